@@ -1,0 +1,924 @@
+/*
+ * operation_log.c - the log of operations: find, record, wait
+ *
+ * This file alone names the columns of a log and reads and writes its rows.
+ * Concepts hold to the protocol (docs/internals.md has the argument):
+ *
+ *	1. find, by a snapshot taken before anything else: duplicates leave here
+ *	2. take hold of the target's row; a twin, which needs the same row, is
+ *	   now either over or has not begun
+ *	3. find again, by a newer snapshot, unless the row is known not to have
+ *	   changed since the first
+ *	4. take effect, then record: one row, written once and complete
+ *
+ * So no lock is ever taken on an operation id.  What is left for the unique
+ * index to catch is the same id on another row, an impostor, and rows written
+ * behind these functions' back; record() turns that into an error that tells the
+ * caller which of the two it was.
+ *
+ * An expired row counts as absent for every reader.  record() removes it, as the
+ * log's owner, and inserts the new one as the caller, so that the caller needs
+ * no more than SELECT and INSERT and every row is made under the log's row
+ * security.  A snapshot of REPEATABLE READ may see an expired row and its
+ * successor at once: find() walks past the former.
+ */
+#include "postgres.h"
+
+#include "compat.h"
+#include "errors.h"
+#include "operation_log.h"
+#include "plan_cache.h"
+#include "request_digest.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+static const struct
+{
+	const char *name;
+	Oid			type;
+}			log_columns[LOG_NCOLUMNS] =
+{
+	[LOG_SCOPE] = {"scope", TEXTOID},
+	[LOG_OPERATION_ID] = {"operation_id", TEXTOID},
+	[LOG_STATE] = {"state", TEXTOID},
+	[LOG_CREATED_AT] = {"created_at", TIMESTAMPTZOID},
+	[LOG_COMPLETED_AT] = {"completed_at", TIMESTAMPTZOID},
+	[LOG_EXPIRES_AT] = {"expires_at", TIMESTAMPTZOID},
+	[LOG_REQUEST_DIGEST] = {"request_digest", BYTEAOID},
+	[LOG_TARGET] = {"target", REGCLASSOID},
+	[LOG_TARGET_KEY] = {"target_key", JSONBOID},
+	[LOG_COLUMN_NAME] = {"column_name", TEXTOID},
+	[LOG_DELTA] = {"delta", NUMERICOID},
+	[LOG_VALUE] = {"value", NUMERICOID},
+	[LOG_FROM_STATE] = {"from_state", TEXTOID},
+	[LOG_TO_STATE] = {"to_state", TEXTOID},
+	[LOG_RESPONSE] = {"response", JSONBOID},
+	[LOG_RESPONSE_EXPIRES_AT] = {"response_expires_at", TIMESTAMPTZOID},
+	[LOG_ERROR] = {"error", JSONBOID},
+	[LOG_FENCE] = {"fence", INT8OID},
+	[LOG_ATTEMPT] = {"attempt", INT4OID},
+	[LOG_LEASE_UNTIL] = {"lease_until", TIMESTAMPTZOID},
+	[LOG_CHECKPOINT] = {"checkpoint", TEXTOID},
+	[LOG_CHECKPOINT_DATA] = {"checkpoint_data", JSONBOID},
+};
+
+/* A table that was found to have the shape of a log. */
+typedef struct KnownLog
+{
+	Oid			relation;
+	bool		valid;			/* cleared when the relation changes */
+	Oid			index;			/* unique on (scope, operation_id) */
+} KnownLog;
+
+/* what stands in a new row's way may go while it is looked at: to purge, or to forget() */
+#define MAX_RECORD_ROUNDS 3
+
+/* seconds; -1: for ever */
+int			idem_operation_log_default_ttl = -1;
+
+static struct
+{
+	HTAB	   *known_logs;
+	Operation  *running;		/* innermost first */
+} state;
+
+/* Relation changes may be told as "any relation", with InvalidOid. */
+static void
+forget_known_log(Datum arg, Oid relation)
+{
+	HASH_SEQ_STATUS scan;
+	KnownLog   *log;
+
+	hash_seq_init(&scan, state.known_logs);
+	while ((log = hash_seq_search(&scan)) != NULL)
+	{
+		if (relation == InvalidOid || log->relation == relation)
+			log->valid = false;
+	}
+}
+
+/*
+ * Called once, when the library is loaded.
+ */
+void
+idem_operation_log_init(void)
+{
+	HASHCTL		control = {.keysize = sizeof(Oid),.entrysize = sizeof(KnownLog)};
+
+	state.known_logs = hash_create("idempotency logs", 8, &control, HASH_ELEM | HASH_BLOBS);
+	CacheRegisterRelcacheCallback(forget_known_log, (Datum) 0);
+}
+
+/* ---------- a log's shape ---------- */
+
+static void
+refuse_log(Relation relation, const char *detail)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
+			 errmsg("\"%s\" is not an operation log", RelationGetRelationName(relation)),
+			 errdetail("%s", detail),
+			 errhint("Make a log with the columns and the primary key of idempotency.operation_log.")));
+}
+
+static void
+check_log_columns(Relation relation)
+{
+	TupleDesc	desc = RelationGetDescr(relation);
+
+	for (int column = 0; column < LOG_NCOLUMNS; column++)
+	{
+		bool		found = false;
+
+		for (int i = 0; i < desc->natts && !found; i++)
+		{
+			Form_pg_attribute attribute = TupleDescAttr(desc, i);
+
+			found = !attribute->attisdropped &&
+				attribute->atttypid == log_columns[column].type &&
+				strcmp(NameStr(attribute->attname), log_columns[column].name) == 0;
+		}
+		if (!found)
+			refuse_log(relation, psprintf("It has no column \"%s\" of type %s.", log_columns[column].name,
+										  format_type_be(log_columns[column].type)));
+	}
+}
+
+static bool
+is_index_of_log(Relation relation, Relation index)
+{
+	Form_pg_index form = index->rd_index;
+	TupleDesc	desc = RelationGetDescr(relation);
+
+	if (!form->indisunique || !form->indimmediate || !form->indisvalid || !form->indisready ||
+		index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != 2 ||
+		RelationGetIndexPredicate(index) != NIL || RelationGetIndexExpressions(index) != NIL)
+		return false;
+
+	for (int i = 0; i < 2; i++)
+	{
+		Form_pg_attribute attribute = TupleDescAttr(desc, form->indkey.values[i] - 1);
+
+		if (strcmp(NameStr(attribute->attname), log_columns[i].name) != 0 ||
+			!get_collation_isdeterministic(index->rd_indcollation[i]))
+			return false;
+	}
+	return true;
+}
+
+static Oid
+find_log_index(Relation relation)
+{
+	Oid			found = InvalidOid;
+	List	   *indexes = RelationGetIndexList(relation);
+	ListCell   *cell;
+
+	foreach(cell, indexes)
+	{
+		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
+
+		if (is_index_of_log(relation, index))
+			found = RelationGetRelid(index);
+		index_close(index, NoLock);
+		if (OidIsValid(found))
+			break;
+	}
+	list_free(indexes);
+	return found;
+}
+
+static Oid
+check_log_shape(Relation relation)
+{
+	Oid			index;
+
+	if (relation->rd_rel->relkind != RELKIND_RELATION)
+		refuse_log(relation, "It is not an ordinary table.");
+	if (relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		refuse_log(relation, "It is a temporary or unlogged table, which a crash empties.");
+	if (relation->rd_rules != NULL)
+		refuse_log(relation, "It has rules.");
+	check_log_columns(relation);
+	index = find_log_index(relation);
+	if (!OidIsValid(index))
+		refuse_log(relation, "It has no unique key on scope and operation_id.");
+	return index;
+}
+
+static KnownLog *
+get_log(Oid relid)
+{
+	KnownLog   *log = hash_search(state.known_logs, &relid, HASH_FIND, NULL);
+	Relation	relation;
+	Oid			index;
+
+	if (log != NULL && log->valid)
+		return log;
+
+	relation = try_relation_open(relid, AccessShareLock);
+	if (relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("operation log with OID %u does not exist", relid),
+				 errhint("Name an existing log, or leave the argument \"log\" out.")));
+	index = check_log_shape(relation);
+	relation_close(relation, NoLock);
+
+	log = hash_search(state.known_logs, &relid, HASH_ENTER, NULL);
+	log->index = index;
+	log->valid = true;
+	return log;
+}
+
+/*
+ * Raises 42809 unless this relation can serve as a log, 42P01 if there is none.
+ * Locks it in ACCESS SHARE mode until the transaction ends.
+ */
+void
+idem_operation_log_check(Oid relid)
+{
+	LockRelationOid(relid, AccessShareLock);
+	(void) get_log(relid);
+}
+
+/* ---------- running operations ---------- */
+
+static bool
+same_text(const text *a, const text *b)
+{
+	return VARSIZE_ANY_EXHDR(a) == VARSIZE_ANY_EXHDR(b) &&
+		memcmp(VARDATA_ANY(a), VARDATA_ANY(b), VARSIZE_ANY_EXHDR(a)) == 0;
+}
+
+/*
+ * Marks the operation as running in this session.  Raises 55006 if it is
+ * already: a trigger on the target that calls back with the same id would find
+ * nothing logged yet and never end.
+ */
+void
+idem_operation_log_begin(Operation *operation)
+{
+	for (const Operation *running = state.running; running != NULL; running = running->outer)
+	{
+		if (running->log == operation->log &&
+			same_text(running->operation_id, operation->operation_id) &&
+			same_text(running->scope, operation->scope))
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("operation \"%s\" is already running in this session",
+							text_to_cstring(operation->operation_id)),
+					 errhint("A trigger on the target must not call with the operation id that fires it.")));
+	}
+	operation->outer = state.running;
+	state.running = operation;
+}
+
+/*
+ * The end of idem_operation_log_begin(), also after an error.
+ */
+void
+idem_operation_log_end(Operation *operation)
+{
+	state.running = operation->outer;
+}
+
+/* ---------- statements ---------- */
+
+static char *
+qualified_name(Oid relation)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), get_rel_name(relation));
+}
+
+/* Appends "scope = $1 AND operation_id = $2". */
+static void
+write_id_condition(StatementText *text)
+{
+	int			scope = idem_statement_param(text, TEXTOID);
+	int			operation_id = idem_statement_param(text, TEXTOID);
+
+	appendStringInfo(&text->sql,
+					 "l.scope OPERATOR(pg_catalog.=) $%d AND l.operation_id OPERATOR(pg_catalog.=) $%d",
+					 scope, operation_id);
+}
+
+static void
+write_find(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfoString(&text->sql, "SELECT ");
+	for (int i = 0; i < LOG_NCOLUMNS; i++)
+		appendStringInfo(&text->sql, "l.%s, ", quote_identifier(log_columns[i].name));
+	appendStringInfo(&text->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(text);
+}
+
+/*
+ * Without a conflict target: one would raise a spurious unique violation while
+ * the index is rebuilt concurrently.
+ */
+static void
+write_insert(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfo(&text->sql, "INSERT INTO %s (", qualified_name(operation->log));
+	for (int i = 0; i < LOG_NCOLUMNS; i++)
+		appendStringInfo(&text->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(log_columns[i].name));
+	appendStringInfoString(&text->sql, ") VALUES (");
+	for (int i = 0; i < LOG_NCOLUMNS; i++)
+		appendStringInfo(&text->sql, "%s$%d", i > 0 ? ", " : "",
+						 idem_statement_param(text, log_columns[i].type));
+	appendStringInfoString(&text->sql, ") ON CONFLICT DO NOTHING");
+}
+
+static void
+write_delete_expired(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfo(&text->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(text);
+	appendStringInfo(&text->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
+					 idem_statement_param(text, TIMESTAMPTZOID));
+}
+
+static void
+write_probe(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfo(&text->sql, "SELECT FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(text);
+}
+
+static uint64
+execute(const Operation *operation, StatementKind kind, void (*write) (StatementText *, const void *),
+		Datum *values, const char *nulls, Snapshot snapshot, bool read_only)
+{
+	Statement	statement = {.kind = kind,.relation = operation->log,.write = write,.context = operation};
+
+	return idem_plan_cache_execute(&statement, values, nulls, snapshot, read_only);
+}
+
+/* For what these functions do to the log on the caller's behalf. */
+static uint64
+execute_as_owner(const Operation *operation, StatementKind kind, void (*write) (StatementText *, const void *),
+				 Datum *values)
+{
+	Relation	relation = table_open(operation->log, AccessShareLock);
+	Statement	statement = {
+		.kind = kind,
+		.relation = operation->log,
+		.as_owner = relation->rd_rel->relowner,
+		.write = write,
+		.context = operation
+	};
+
+	table_close(relation, NoLock);
+	return idem_plan_cache_execute(&statement, values, NULL, InvalidSnapshot, false);
+}
+
+/* ---------- find ---------- */
+
+static bool
+has_expired(const LogRow *row)
+{
+	return !row->nulls[LOG_EXPIRES_AT] &&
+		DatumGetTimestampTz(row->values[LOG_EXPIRES_AT]) <= GetCurrentTimestamp();
+}
+
+/*
+ * Makes sure that a crash cannot take back the commit that an answer rests on.
+ * Under synchronous_commit = off a row is visible before its commit is flushed,
+ * and a reader's own commit flushes nothing.  Costs nothing when it is flushed,
+ * which it is but for the last moments.
+ */
+static void
+flush_commit_of(TransactionId xmin)
+{
+	XLogRecPtr	commit = InvalidXLogRecPtr;
+
+	if (RecoveryInProgress() || TransactionIdIsCurrentTransactionId(xmin))
+		return;
+
+	/* the status of what was frozen long ago may no longer be kept */
+	LWLockAcquire(XactTruncationLock, LW_SHARED);
+	if (!TransactionIdPrecedes(xmin, IDEM_OLDEST_KNOWN_XID))
+		commit = TransactionIdGetCommitLSN(xmin);
+	LWLockRelease(XactTruncationLock);
+
+	if (!XLogRecPtrIsInvalid(commit))
+		XLogFlush(commit);
+}
+
+/*
+ * Looks for the operation by a snapshot.  Returns whether it is logged and has
+ * not expired; then the row's values belong to the current memory context.
+ * Needs the caller's SELECT on the log, takes no transaction id, and works in a
+ * read-only transaction and on a standby.
+ */
+bool
+idem_operation_log_find(const Operation *operation, Snapshot snapshot, LogRow *row)
+{
+	Datum		values[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
+	MemoryContext caller_context = CurrentMemoryContext;
+	SPITupleTable *found;
+	uint64		nfound;
+	bool		live = false;
+
+	nfound = execute(operation, IDEM_LOG_FIND, write_find, values, NULL, snapshot, true);
+	found = SPI_tuptable;
+	MemoryContextSwitchTo(caller_context);
+
+	for (uint64 i = 0; i < nfound && !live; i++)
+	{
+		Datum		columns[LOG_NCOLUMNS + 1];
+		bool		nulls[LOG_NCOLUMNS + 1];
+
+		heap_deform_tuple(heap_copytuple(found->vals[i]), found->tupdesc, columns, nulls);
+		memcpy(row->values, columns, sizeof(row->values));
+		memcpy(row->nulls, nulls, sizeof(row->nulls));
+		live = !has_expired(row);
+		if (live)
+			flush_commit_of(DatumGetTransactionId(columns[LOG_NCOLUMNS]));
+	}
+	SPI_freetuptable(found);
+	return live;
+}
+
+static void
+raise_concurrent_operation(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to a concurrent operation of the same id"),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Looks again, by what is committed now.  Where the transaction reads by one
+ * snapshot and that one did not show the operation, it cannot go on: 40001.
+ */
+bool
+idem_operation_log_find_newer(const Operation *operation, LogRow *row)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	bool		found = idem_operation_log_find(operation, snapshot, row);
+
+	UnregisterSnapshot(snapshot);
+	if (found && IsolationUsesXactSnapshot())
+		raise_concurrent_operation();
+	return found;
+}
+
+static bool
+is_request_of(const Operation *operation, const LogRow *row)
+{
+	bytea	   *stored;
+	const JsonbValue *equal;
+
+	/* an operation of another concept may have no target */
+	if (row->nulls[LOG_REQUEST_DIGEST] || row->nulls[LOG_TARGET])
+		return false;
+	if (DatumGetObjectId(row->values[LOG_TARGET]) != operation->target)
+		return false;
+
+	stored = DatumGetByteaPP(row->values[LOG_REQUEST_DIGEST]);
+	if (idem_request_digest_equal(stored, operation->request_digest))
+		return true;
+	equal = operation->equal_request(operation, row);
+	return equal != NULL && idem_request_digest_equal(stored, idem_request_digest(equal));
+}
+
+/* Names what differs, for people: "delta, key". */
+static char *
+describe_differences(const Operation *operation, const LogRow *row)
+{
+	StringInfoData names;
+	List	   *fields = NIL;
+	ListCell   *cell;
+
+	if (row->nulls[LOG_TARGET] || DatumGetObjectId(row->values[LOG_TARGET]) != operation->target)
+		fields = list_make1("target");
+	if (!row->nulls[LOG_REQUEST_DIGEST])
+	{
+		const JsonbValue *equal = operation->equal_request(operation, row);
+
+		fields = list_concat(fields, idem_request_digest_differences(DatumGetByteaPP(row->values[LOG_REQUEST_DIGEST]),
+																	 equal ? equal : operation->request));
+	}
+	initStringInfo(&names);
+	foreach(cell, fields)
+		appendStringInfo(&names, "%s%s", names.len > 0 ? ", " : "", (char *) lfirst(cell));
+	return names.data;
+}
+
+/*
+ * Raises ID001 unless the logged operation was asked to do what this one is.
+ * One that was settled as never to happen has no request to compare.
+ */
+void
+idem_operation_log_check_request(const Operation *operation, const LogRow *row)
+{
+	char	   *differences;
+
+	if (idem_operation_log_outcome(row) == IDEM_FORBIDDEN || is_request_of(operation, row))
+		return;
+
+	differences = describe_differences(operation, row);
+	ereport(ERROR,
+			(errcode(IDEM_OPERATION_MISMATCH),
+			 errmsg("operation id \"%s\" belongs to a different request", text_to_cstring(operation->operation_id)),
+			 row->nulls[LOG_CREATED_AT] ? 0 :
+			 errdetail("It was first used at %s. What differs: %s.",
+					   timestamptz_to_str(DatumGetTimestampTz(row->values[LOG_CREATED_AT])),
+					   differences[0] != '\0' ? differences : "the request as a whole"),
+			 errhint("Use a new operation id for a new request, and the old one only to retry the old request as it was.")));
+}
+
+/*
+ * Returns what a call is told of an operation that is logged already.
+ */
+Outcome
+idem_operation_log_outcome(const LogRow *row)
+{
+	static const struct
+	{
+		const char *state;
+		Outcome		outcome;
+	}			outcomes[] =
+	{
+		{IDEM_STATE_DONE, IDEM_DUPLICATE},
+		{IDEM_STATE_REJECTED, IDEM_REJECTED},
+		{"claimed", IDEM_IN_PROGRESS},
+		{"failed", IDEM_FAILED},
+		{"forbidden", IDEM_FORBIDDEN},
+	};
+	char	   *word = TextDatumGetCString(row->values[LOG_STATE]);
+
+	for (int i = 0; i < (int) lengthof(outcomes); i++)
+	{
+		if (strcmp(word, outcomes[i].state) == 0)
+			return outcomes[i].outcome;
+	}
+	ereport(ERROR,
+			(errcode(ERRCODE_DATA_CORRUPTED),
+			 errmsg("operation \"%s\" has an unknown state in its log: \"%s\"",
+					TextDatumGetCString(row->values[LOG_OPERATION_ID]), word),
+			 errhint("The log was written to by something other than these functions.")));
+	return IDEM_DUPLICATE;		/* not reached; for compilers that do not know */
+}
+
+const char *
+idem_outcome_name(Outcome outcome)
+{
+	static const char *const names[] = {
+		[IDEM_APPLIED] = "applied",
+		[IDEM_DUPLICATE] = "duplicate",
+		[IDEM_IN_PROGRESS] = "in_progress",
+		[IDEM_REJECTED] = "rejected",
+		[IDEM_FAILED] = "failed",
+		[IDEM_FORBIDDEN] = "forbidden",
+	};
+
+	return names[outcome];
+}
+
+/* ---------- record ---------- */
+
+void
+idem_log_row_set(LogRow *row, LogColumn column, Datum value)
+{
+	row->values[column] = value;
+	row->nulls[column] = false;
+}
+
+/*
+ * Starts the row of an operation that is complete at `now`, a reading of the
+ * clock from after the target's row was held.
+ */
+void
+idem_log_row_init(LogRow *row, const char *state_name, TimestampTz now)
+{
+	memset(row->values, 0, sizeof(row->values));
+	memset(row->nulls, true, sizeof(row->nulls));
+	idem_log_row_set(row, LOG_STATE, CStringGetTextDatum(state_name));
+	idem_log_row_set(row, LOG_CREATED_AT, TimestampTzGetDatum(now));
+	idem_log_row_set(row, LOG_COMPLETED_AT, TimestampTzGetDatum(now));
+}
+
+static void
+set_expiry(const Operation *operation, LogRow *row)
+{
+	Datum		from = row->values[LOG_COMPLETED_AT];
+
+	if (operation->ttl != NULL)
+		idem_log_row_set(row, LOG_EXPIRES_AT,
+						 DirectFunctionCall2(timestamptz_pl_interval, from, IntervalPGetDatum(operation->ttl)));
+	else if (idem_operation_log_default_ttl >= 0)
+		idem_log_row_set(row, LOG_EXPIRES_AT,
+						 TimestampTzGetDatum(DatumGetTimestampTz(from) +
+											 idem_operation_log_default_ttl * USECS_PER_SEC));
+}
+
+static bool
+insert_row(const Operation *operation, LogRow *row)
+{
+	char		nulls[LOG_NCOLUMNS];
+
+	for (int i = 0; i < LOG_NCOLUMNS; i++)
+		nulls[i] = row->nulls[i] ? 'n' : ' ';
+	return execute(operation, IDEM_LOG_INSERT, write_insert, row->values, nulls, InvalidSnapshot, false) == 1;
+}
+
+/* May find nothing: purge, or a twin on its way to an error, was first. */
+static void
+delete_expired_row(const Operation *operation)
+{
+	Datum		values[] = {
+		PointerGetDatum(operation->scope),
+		PointerGetDatum(operation->operation_id),
+		TimestampTzGetDatum(GetCurrentTimestamp())
+	};
+
+	(void) execute_as_owner(operation, IDEM_LOG_DELETE_EXPIRED, write_delete_expired, values);
+}
+
+static bool
+exists_for_owner(const Operation *operation)
+{
+	Datum		values[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
+
+	return execute_as_owner(operation, IDEM_LOG_PROBE, write_probe, values) > 0;
+}
+
+/*
+ * The effect is made and the log would not take the row.  Nothing is undone
+ * here: each way out is an error, which undoes it all.
+ */
+static void
+raise_not_recorded(const Operation *operation)
+{
+	LogRow		other;
+
+	if (idem_operation_log_find_newer(operation, &other))
+	{
+		idem_operation_log_check_request(operation, &other);
+		raise_concurrent_operation();
+	}
+	if (exists_for_owner(operation))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("operation id \"%s\" is taken by an operation that row security hides",
+						text_to_cstring(operation->operation_id)),
+				 errhint("Use a scope of the role's own.")));
+	ereport(ERROR,
+			(errcode(IDEM_ROW_SUPPRESSED),
+			 errmsg("operation \"%s\" was not logged", text_to_cstring(operation->operation_id)),
+			 errdetail("A BEFORE INSERT trigger on the log \"%s\" kept its row from being stored.",
+					   get_rel_name(operation->log)),
+			 errhint("Change the trigger so that it returns the row.")));
+}
+
+/*
+ * Writes the operation's row, after its effect.  Fills in the scope, the id, the
+ * request and the expiry.  Needs the caller's INSERT on the log.
+ *
+ * Raises ID001 if another request was logged under this id meanwhile, 42501 if
+ * row security hides what stands there, ID009 if a trigger suppressed the row,
+ * and 40001 where trying again may help.
+ */
+void
+idem_operation_log_record(const Operation *operation, LogRow *row)
+{
+	idem_log_row_set(row, LOG_SCOPE, PointerGetDatum(operation->scope));
+	idem_log_row_set(row, LOG_OPERATION_ID, PointerGetDatum(operation->operation_id));
+	idem_log_row_set(row, LOG_TARGET, ObjectIdGetDatum(operation->target));
+	idem_log_row_set(row, LOG_REQUEST_DIGEST, PointerGetDatum(operation->request_digest));
+	set_expiry(operation, row);
+
+	for (int round = 0; round < MAX_RECORD_ROUNDS; round++)
+	{
+		if (insert_row(operation, row))
+			return;
+		/* nearly always what is in the way has expired */
+		delete_expired_row(operation);
+	}
+	raise_not_recorded(operation);
+}
+
+/* ---------- administration ---------- */
+
+static void
+write_forget(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfo(&text->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(text);
+	appendStringInfo(&text->sql, " RETURNING l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) $%d",
+					 idem_statement_param(text, TIMESTAMPTZOID));
+}
+
+/*
+ * Deletes the operation as the caller, who needs DELETE on the log.  Returns
+ * whether it was there; one that has expired was not.
+ */
+bool
+idem_operation_log_forget(const Operation *operation)
+{
+	Datum		values[] = {
+		PointerGetDatum(operation->scope),
+		PointerGetDatum(operation->operation_id),
+		TimestampTzGetDatum(GetCurrentTimestamp())
+	};
+	uint64		nrows = execute(operation, IDEM_LOG_FORGET, write_forget, values, NULL, InvalidSnapshot, false);
+	bool		was_live = false;
+	bool		isnull;
+
+	for (uint64 i = 0; i < nrows; i++)
+		was_live |= DatumGetBool(SPI_getbinval(SPI_tuptable->vals[i], SPI_tuptable->tupdesc, 1, &isnull));
+	return was_live;
+}
+
+static void
+write_lock_log(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	appendStringInfo(&text->sql, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", qualified_name(operation->log));
+}
+
+/* What is common to the statements that rename a scope: rows of scope $1 whose id stands in $2 too. */
+static void
+write_colliding(StatementText *text, const char *verb, Oid log)
+{
+	int			from = idem_statement_param(text, TEXTOID);
+	int			to = idem_statement_param(text, TEXTOID);
+
+	appendStringInfo(&text->sql,
+					 "%s %s AS l WHERE l.scope OPERATOR(pg_catalog.=) $%d AND EXISTS (SELECT FROM %s AS o"
+					 " WHERE o.scope OPERATOR(pg_catalog.=) $%d"
+					 " AND o.operation_id OPERATOR(pg_catalog.=) l.operation_id)",
+					 verb, qualified_name(log), to, qualified_name(log), from);
+}
+
+static void
+write_delete_colliding_expired(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	write_colliding(text, "DELETE FROM", operation->log);
+	appendStringInfo(&text->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
+					 idem_statement_param(text, TIMESTAMPTZOID));
+}
+
+static void
+write_find_colliding(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+
+	write_colliding(text, "SELECT FROM", operation->log);
+}
+
+static void
+write_rename_scope(StatementText *text, const void *context)
+{
+	const Operation *operation = context;
+	int			from = idem_statement_param(text, TEXTOID);
+	int			to = idem_statement_param(text, TEXTOID);
+
+	appendStringInfo(&text->sql, "UPDATE %s AS l SET scope = $%d WHERE l.scope OPERATOR(pg_catalog.=) $%d",
+					 qualified_name(operation->log), to, from);
+}
+
+/*
+ * Moves all operations of the scope to another, as the caller, who needs UPDATE
+ * on the log.  Returns how many.  The log is locked in SHARE ROW EXCLUSIVE mode
+ * first: operations in flight are waited for and moved too, and none is recorded
+ * meanwhile.  Raises ID001 if an id is used in both scopes.
+ */
+uint64
+idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
+{
+	Datum		values[] = {
+		PointerGetDatum(operation->scope),
+		PointerGetDatum(new_scope),
+		TimestampTzGetDatum(GetCurrentTimestamp())
+	};
+	Snapshot	snapshot;
+	uint64		nrows;
+
+	(void) execute(operation, IDEM_LOG_LOCK, write_lock_log, NULL, NULL, InvalidSnapshot, false);
+	(void) execute_as_owner(operation, IDEM_LOG_DELETE_COLLIDING, write_delete_colliding_expired, values);
+
+	/* under the lock the latest snapshot is exact at every isolation level */
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	nrows = execute(operation, IDEM_LOG_FIND_COLLIDING, write_find_colliding, values, NULL, snapshot, true);
+	if (nrows > 0)
+		ereport(ERROR,
+				(errcode(IDEM_OPERATION_MISMATCH),
+				 errmsg("scopes \"%s\" and \"%s\" have operation ids in common",
+						text_to_cstring(operation->scope), text_to_cstring(new_scope)),
+				 errdetail_plural("%llu operation id is used in both.", "%llu operation ids are used in both.",
+								  (unsigned long) nrows, (unsigned long long) nrows),
+				 errhint("Choose a scope that is not in use.")));
+	nrows = execute(operation, IDEM_LOG_RENAME_SCOPE, write_rename_scope, values, NULL, snapshot, false);
+	UnregisterSnapshot(snapshot);
+	return nrows;
+}
+
+/* ---------- twins in flight ---------- */
+
+/*
+ * Returns the transaction that has logged this operation and not ended, or
+ * InvalidTransactionId.  A hint: it tells whom to wait for, and is never a
+ * reason to answer anything.
+ */
+TransactionId
+idem_operation_log_in_flight(const Operation *operation)
+{
+	Relation	relation = table_open(operation->log, AccessShareLock);
+	Relation	index = index_open(get_log(operation->log)->index, AccessShareLock);
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	TransactionId xid = InvalidTransactionId;
+	Datum		id[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
+	ScanKeyData keys[2];
+	SnapshotData dirty = {0};
+	IndexScanDesc scan;
+
+	for (int i = 0; i < 2; i++)
+		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
+							   index->rd_indcollation[i], F_TEXTEQ, id[i]);
+
+	InitDirtySnapshot(dirty);
+	scan = idem_index_beginscan(relation, index, &dirty, 2);
+	index_rescan(scan, keys, 2, NULL, 0);
+	while (!TransactionIdIsValid(xid) && index_getnext_slot(scan, ForwardScanDirection, slot))
+		xid = dirty.xmin;
+	index_endscan(scan);
+
+	ExecDropSingleTupleTableSlot(slot);
+	index_close(index, NoLock);
+	table_close(relation, NoLock);
+	return xid;
+}
+
+/*
+ * Waits for a transaction to end, until `until` at the latest.  Returns whether
+ * it ended.  It is asked at growing intervals rather than queued for, so that the
+ * caller's own transaction outlives the wait; a deadlock ends with `until`.
+ */
+bool
+idem_wait_for_transaction(TransactionId xid, TimestampTz until)
+{
+	long		pause = 1;		/* ms */
+
+	while (!idem_conditional_xact_lock_wait(xid))
+	{
+		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
+
+		if (left <= 0)
+			return false;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+						 Min(pause, left), PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+		pause = Min(pause * 2, 50);
+	}
+	return true;
+}
+
+/* ---------- rows as results ---------- */
+
+/*
+ * Returns the row's columns from `first` on as a tuple of that shape.
+ */
+HeapTuple
+idem_log_row_form(const LogRow *row, int first, TupleDesc desc)
+{
+	Assert(desc->natts == LOG_NCOLUMNS - first);
+	return heap_form_tuple(desc, (Datum *) &row->values[first], (bool *) &row->nulls[first]);
+}
