@@ -623,6 +623,7 @@ accumulate(Call *call)
 	}
 
 	PreventCommandIfReadOnly("accumulate()");
+	idem_target_lock_table(&call->target);
 	idem_target_read_column(&call->row, call->column_name, &call->column);
 	check_delta_fits(call);
 
@@ -650,7 +651,7 @@ form_answer(const Call *call, FunctionCallInfo fcinfo)
 IDEM_SQL_FUNCTION(idempotency_accumulate);
 
 /*
- * accumulate(target, key, column_name, delta, operation_id, …): see docs/reference.md
+ * accumulate(target, key, column_name, delta, operation_id, ...): see docs/reference.md
  */
 Datum
 idempotency_accumulate(PG_FUNCTION_ARGS)

@@ -52,12 +52,13 @@
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
-static const struct
+typedef struct LogColumnType
 {
 	const char *name;
 	Oid			type;
-}			log_columns[LOG_NCOLUMNS] =
-{
+} LogColumnType;
+
+static const LogColumnType log_columns[LOG_NCOLUMNS] = {
 	[LOG_SCOPE] = {"scope", TEXTOID},
 	[LOG_OPERATION_ID] = {"operation_id", TEXTOID},
 	[LOG_STATE] = {"state", TEXTOID},
@@ -96,11 +97,13 @@ typedef struct KnownLog
 /* seconds; -1: for ever */
 int			idem_operation_log_default_ttl = -1;
 
-static struct
+typedef struct LogState
 {
 	HTAB	   *known_logs;
 	Operation  *running;		/* innermost first */
-} state;
+} LogState;
+
+static LogState state;
 
 /* Relation changes may be told as "any relation", with InvalidOid. */
 static void
@@ -312,26 +315,26 @@ qualified_name(Oid relation)
 
 /* Appends "scope = $1 AND operation_id = $2". */
 static void
-write_id_condition(StatementText *text)
+write_id_condition(StatementText *out)
 {
-	int			scope = idem_statement_param(text, TEXTOID);
-	int			operation_id = idem_statement_param(text, TEXTOID);
+	int			scope = idem_statement_param(out, TEXTOID);
+	int			operation_id = idem_statement_param(out, TEXTOID);
 
-	appendStringInfo(&text->sql,
+	appendStringInfo(&out->sql,
 					 "l.scope OPERATOR(pg_catalog.=) $%d AND l.operation_id OPERATOR(pg_catalog.=) $%d",
 					 scope, operation_id);
 }
 
 static void
-write_find(StatementText *text, const void *context)
+write_find(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfoString(&text->sql, "SELECT ");
+	appendStringInfoString(&out->sql, "SELECT ");
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
-		appendStringInfo(&text->sql, "l.%s, ", quote_identifier(log_columns[i].name));
-	appendStringInfo(&text->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation->log));
-	write_id_condition(text);
+		appendStringInfo(&out->sql, "l.%s, ", quote_identifier(log_columns[i].name));
+	appendStringInfo(&out->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(out);
 }
 
 /*
@@ -339,38 +342,38 @@ write_find(StatementText *text, const void *context)
  * the index is rebuilt concurrently.
  */
 static void
-write_insert(StatementText *text, const void *context)
+write_insert(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&text->sql, "INSERT INTO %s (", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "INSERT INTO %s (", qualified_name(operation->log));
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
-		appendStringInfo(&text->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(log_columns[i].name));
-	appendStringInfoString(&text->sql, ") VALUES (");
+		appendStringInfo(&out->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(log_columns[i].name));
+	appendStringInfoString(&out->sql, ") VALUES (");
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
-		appendStringInfo(&text->sql, "%s$%d", i > 0 ? ", " : "",
-						 idem_statement_param(text, log_columns[i].type));
-	appendStringInfoString(&text->sql, ") ON CONFLICT DO NOTHING");
+		appendStringInfo(&out->sql, "%s$%d", i > 0 ? ", " : "",
+						 idem_statement_param(out, log_columns[i].type));
+	appendStringInfoString(&out->sql, ") ON CONFLICT DO NOTHING");
 }
 
 static void
-write_delete_expired(StatementText *text, const void *context)
+write_delete_expired(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&text->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
-	write_id_condition(text);
-	appendStringInfo(&text->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
-					 idem_statement_param(text, TIMESTAMPTZOID));
+	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(out);
+	appendStringInfo(&out->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
+					 idem_statement_param(out, TIMESTAMPTZOID));
 }
 
 static void
-write_probe(StatementText *text, const void *context)
+write_probe(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&text->sql, "SELECT FROM %s AS l WHERE ", qualified_name(operation->log));
-	write_id_condition(text);
+	appendStringInfo(&out->sql, "SELECT FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(out);
 }
 
 static uint64
@@ -558,18 +561,19 @@ idem_operation_log_check_request(const Operation *operation, const LogRow *row)
 			 errhint("Use a new operation id for a new request, and the old one only to retry the old request as it was.")));
 }
 
+typedef struct StateOutcome
+{
+	const char *state;
+	Outcome		outcome;
+} StateOutcome;
+
 /*
  * Returns what a call is told of an operation that is logged already.
  */
 Outcome
 idem_operation_log_outcome(const LogRow *row)
 {
-	static const struct
-	{
-		const char *state;
-		Outcome		outcome;
-	}			outcomes[] =
-	{
+	static const StateOutcome outcomes[] = {
 		{IDEM_STATE_DONE, IDEM_DUPLICATE},
 		{IDEM_STATE_REJECTED, IDEM_REJECTED},
 		{"claimed", IDEM_IN_PROGRESS},
@@ -732,14 +736,14 @@ idem_operation_log_record(const Operation *operation, LogRow *row)
 /* ---------- administration ---------- */
 
 static void
-write_forget(StatementText *text, const void *context)
+write_forget(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&text->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
-	write_id_condition(text);
-	appendStringInfo(&text->sql, " RETURNING l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) $%d",
-					 idem_statement_param(text, TIMESTAMPTZOID));
+	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	write_id_condition(out);
+	appendStringInfo(&out->sql, " RETURNING l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) $%d",
+					 idem_statement_param(out, TIMESTAMPTZOID));
 }
 
 /*
@@ -764,21 +768,21 @@ idem_operation_log_forget(const Operation *operation)
 }
 
 static void
-write_lock_log(StatementText *text, const void *context)
+write_lock_log(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&text->sql, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", qualified_name(operation->log));
 }
 
 /* What is common to the statements that rename a scope: rows of scope $1 whose id stands in $2 too. */
 static void
-write_colliding(StatementText *text, const char *verb, Oid log)
+write_colliding(StatementText *out, const char *verb, Oid log)
 {
-	int			from = idem_statement_param(text, TEXTOID);
-	int			to = idem_statement_param(text, TEXTOID);
+	int			from = idem_statement_param(out, TEXTOID);
+	int			to = idem_statement_param(out, TEXTOID);
 
-	appendStringInfo(&text->sql,
+	appendStringInfo(&out->sql,
 					 "%s %s AS l WHERE l.scope OPERATOR(pg_catalog.=) $%d AND EXISTS (SELECT FROM %s AS o"
 					 " WHERE o.scope OPERATOR(pg_catalog.=) $%d"
 					 " AND o.operation_id OPERATOR(pg_catalog.=) l.operation_id)",
@@ -786,31 +790,31 @@ write_colliding(StatementText *text, const char *verb, Oid log)
 }
 
 static void
-write_delete_colliding_expired(StatementText *text, const void *context)
+write_delete_colliding_expired(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	write_colliding(text, "DELETE FROM", operation->log);
-	appendStringInfo(&text->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
-					 idem_statement_param(text, TIMESTAMPTZOID));
+	write_colliding(out, "DELETE FROM", operation->log);
+	appendStringInfo(&out->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
+					 idem_statement_param(out, TIMESTAMPTZOID));
 }
 
 static void
-write_find_colliding(StatementText *text, const void *context)
+write_find_colliding(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	write_colliding(text, "SELECT FROM", operation->log);
+	write_colliding(out, "SELECT FROM", operation->log);
 }
 
 static void
-write_rename_scope(StatementText *text, const void *context)
+write_rename_scope(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
-	int			from = idem_statement_param(text, TEXTOID);
-	int			to = idem_statement_param(text, TEXTOID);
+	int			from = idem_statement_param(out, TEXTOID);
+	int			to = idem_statement_param(out, TEXTOID);
 
-	appendStringInfo(&text->sql, "UPDATE %s AS l SET scope = $%d WHERE l.scope OPERATOR(pg_catalog.=) $%d",
+	appendStringInfo(&out->sql, "UPDATE %s AS l SET scope = $%d WHERE l.scope OPERATOR(pg_catalog.=) $%d",
 					 qualified_name(operation->log), to, from);
 }
 

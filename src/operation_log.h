@@ -78,9 +78,8 @@ typedef struct Operation
 	bytea	   *request_digest;
 
 	/*
-	 * Gives another request that SQL would call equal to this one, made from
-	 * what the row recorded, or NULL.  For values that are equal and yet have
-	 * more than one form, such as citext.
+	 * Gives another request that SQL would call equal to this one, made from what the row recorded, or NULL.
+	 * For values that are equal and yet have more than one form, such as citext.
 	 */
 	const JsonbValue *(*equal_request) (const struct Operation *operation, const LogRow *row);
 	void	   *caller;			/* for equal_request */

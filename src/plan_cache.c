@@ -39,13 +39,15 @@ typedef struct PlanEntry
 /* past so many plans the ones that went stale are looked for and freed */
 #define SWEEP_AT_FIRST 64
 
-static struct
+typedef struct PlanCache
 {
 	HTAB	   *plans;
 	long		sweep_at;
 	List	   *replaced;		/* plans to free when nothing runs */
 	int			running;
-} cache;
+} PlanCache;
+
+static PlanCache cache;
 
 static void
 end_of_transaction(XactEvent event, void *arg)
@@ -71,12 +73,12 @@ idem_plan_cache_init(void)
  * Declares the next parameter of a statement and returns its number.
  */
 int
-idem_statement_param(StatementText *text, Oid type)
+idem_statement_param(StatementText *out, Oid type)
 {
-	if (text->nparams >= IDEM_MAX_PARAMS)
-		elog(ERROR, "too many parameters");	/* a key has INDEX_MAX_KEYS at most */
-	text->param_types[text->nparams] = type;
-	return ++text->nparams;
+	if (out->nparams >= IDEM_MAX_PARAMS)
+		elog(ERROR, "too many parameters"); /* a key has INDEX_MAX_KEYS at most */
+	out->param_types[out->nparams] = type;
+	return ++out->nparams;
 }
 
 static void
@@ -133,17 +135,17 @@ sweep_stale_plans(void)
 static SPIPlanPtr
 prepare_plan(const Statement *statement)
 {
-	StatementText text = {0};
+	StatementText out = {0};
 	SPIPlanPtr	plan;
 
-	initStringInfo(&text.sql);
-	statement->write(&text, statement->context);
-	plan = SPI_prepare(text.sql.data, text.nparams, text.param_types);
+	initStringInfo(&out.sql);
+	statement->write(&out, statement->context);
+	plan = SPI_prepare(out.sql.data, out.nparams, out.param_types);
 	if (plan == NULL)			/* only for utility commands that SPI refuses */
-		elog(ERROR, "could not prepare \"%s\": %s", text.sql.data, SPI_result_code_string(SPI_result));
+		elog(ERROR, "could not prepare \"%s\": %s", out.sql.data, SPI_result_code_string(SPI_result));
 	if (SPI_keepplan(plan) != 0)	/* only fails for a plan that is kept or invalid */
-		elog(ERROR, "could not keep the plan of \"%s\"", text.sql.data);
-	pfree(text.sql.data);
+		elog(ERROR, "could not keep the plan of \"%s\"", out.sql.data);
+	pfree(out.sql.data);
 	return plan;
 }
 

@@ -48,11 +48,11 @@ typedef struct Statement
 	Oid			index;			/* or InvalidOid */
 	int			column;			/* attribute number, or 0 */
 	Oid			as_owner;		/* the relation's owner, to run as that, or InvalidOid */
-	void		(*write) (StatementText *text, const void *context);
+	void		(*write) (StatementText *out, const void *context);
 	const void *context;
 } Statement;
 
-extern int	idem_statement_param(StatementText *text, Oid type);
+extern int	idem_statement_param(StatementText *out, Oid type);
 extern uint64 idem_plan_cache_execute(const Statement *statement, Datum *values, const char *nulls,
 									  Snapshot snapshot, bool read_only);
 extern void idem_plan_cache_init(void);

@@ -101,14 +101,16 @@ typedef struct RunningUpdate
 /* past so many tables the ones that went stale are looked for and freed */
 #define SWEEP_AT_FIRST 64
 
-static struct
+typedef struct TargetState
 {
 	HTAB	   *tables;
 	long		sweep_at;
 	List	   *replaced;		/* tables to free when no target is open */
 	int			open;
 	RunningUpdate *update;		/* innermost */
-} state;
+} TargetState;
+
+static TargetState state;
 
 /* ---------- what is known of a table ---------- */
 
@@ -378,14 +380,15 @@ check_table(Relation relation)
 }
 
 /*
- * Opens a table to be written to and locks it in ROW EXCLUSIVE mode until the
- * transaction ends, as an UPDATE would.  Raises 42809 if it is of a kind that
- * cannot be a target, 42P01 if there is none.
+ * Opens a table and locks it in ACCESS SHARE mode until the transaction ends:
+ * its columns and keys then stay as they are, and a duplicate waits for nobody
+ * who does not change them (CREATE INDEX, say).  Raises 42809 if it is of a kind
+ * that cannot be a target, 42P01 if there is none.
  */
 void
 idem_target_open(Target *target, Oid relid)
 {
-	target->relation = try_relation_open(relid, RowExclusiveLock);
+	target->relation = try_relation_open(relid, AccessShareLock);
 	if (target->relation == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
@@ -397,6 +400,16 @@ idem_target_open(Target *target, Oid relid)
 		free_replaced();
 	target->table = get_table(target->relation);
 	state.open++;
+}
+
+/*
+ * Locks an open target as an UPDATE does, in ROW EXCLUSIVE mode, until the
+ * transaction ends.
+ */
+void
+idem_target_lock_table(Target *target)
+{
+	LockRelationOid(RelationGetRelid(target->relation), RowExclusiveLock);
 }
 
 /*
@@ -673,7 +686,7 @@ read_json_key(const Target *target, Jsonb *json, TargetRow *row)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("a key given as jsonb must be an object that names columns"),
-				 errhint("Write it as {\"column\": value, …}.")));
+				 errhint("Write it as {\"column\": value, ...}.")));
 
 	for (int i = 0; i < target->table->nkeys; i++)
 	{
@@ -703,7 +716,7 @@ refuse_scalar_key(const Target *target)
 			 errmsg("the primary key of table \"%s\" has %d columns",
 					RelationGetRelationName(target->relation), primary->ncolumns),
 			 errdetail("A single value names a row by a primary key of one column."),
-			 errhint("Pass the key as jsonb: {\"column\": value, …}. %s", list_usable_keys(target->table))));
+			 errhint("Pass the key as jsonb: {\"column\": value, ...}. %s", list_usable_keys(target->table))));
 }
 
 /*
@@ -880,20 +893,20 @@ collation_clause(Oid collation)
 
 /* Appends the condition that names the row, with the operators and collations of its unique index. */
 static void
-write_key_condition(StatementText *text, const TargetRow *row)
+write_key_condition(StatementText *out, const TargetRow *row)
 {
 	for (int i = 0; i < row->key->ncolumns; i++)
 	{
 		const TargetKeyColumn *column = &row->key->columns[i];
-		int			param = idem_statement_param(text, column->type);
+		int			param = idem_statement_param(out, column->type);
 
 		if (i > 0)
-			appendStringInfoString(&text->sql, " AND ");
-		generate_operator_clause(&text->sql,
+			appendStringInfoString(&out->sql, " AND ");
+		generate_operator_clause(&out->sql,
 								 psprintf("t.%s", quote_identifier(column->name)), column->type,
 								 column->equality,
 								 psprintf("$%d", param), column->type);
-		appendStringInfoString(&text->sql, collation_clause(column->collation));
+		appendStringInfoString(&out->sql, collation_clause(column->collation));
 	}
 }
 
@@ -902,7 +915,7 @@ write_key_condition(StatementText *text, const TargetRow *row)
  * says if it is out of the column's range.
  */
 static void
-write_add(StatementText *text, const void *context)
+write_add(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 	const char *column = quote_identifier(source->column->name);
@@ -912,31 +925,31 @@ write_add(StatementText *text, const void *context)
 				maximum;
 
 	/* the key's parameters come first in every statement, wherever it stands */
-	write_key_condition(text, source->row);
-	key_condition = pstrdup(text->sql.data);
-	resetStringInfo(&text->sql);
-	delta = idem_statement_param(text, NUMERICOID);
-	minimum = idem_statement_param(text, NUMERICOID);
-	maximum = idem_statement_param(text, NUMERICOID);
+	write_key_condition(out, source->row);
+	key_condition = pstrdup(out->sql.data);
+	resetStringInfo(&out->sql);
+	delta = idem_statement_param(out, NUMERICOID);
+	minimum = idem_statement_param(out, NUMERICOID);
+	maximum = idem_statement_param(out, NUMERICOID);
 
-	appendStringInfo(&text->sql,
+	appendStringInfo(&out->sql,
 					 "UPDATE %s AS t SET %s = t.%s OPERATOR(pg_catalog.+) $%d WHERE %s",
 					 qualified_name(source->row), column, column, delta, key_condition);
-	appendStringInfo(&text->sql,
+	appendStringInfo(&out->sql,
 					 " AND ($%d IS NULL OR t.%s OPERATOR(pg_catalog.+) $%d OPERATOR(pg_catalog.>=) $%d)"
 					 " AND ($%d IS NULL OR t.%s OPERATOR(pg_catalog.+) $%d OPERATOR(pg_catalog.<=) $%d)",
 					 minimum, column, delta, minimum, maximum, column, delta, maximum);
-	appendStringInfo(&text->sql,
+	appendStringInfo(&out->sql,
 					 " AND idempotency.recheck(t.%s) RETURNING t.%s::pg_catalog.numeric",
 					 quote_identifier(source->row->key->columns[0].name), column);
 }
 
 static void
-write_select(StatementText *text, const TextSource *source, const char *what, const char *locking)
+write_select(StatementText *out, const TextSource *source, const char *what, const char *locking)
 {
-	appendStringInfo(&text->sql, "SELECT %s FROM %s AS t WHERE ", what, qualified_name(source->row));
-	write_key_condition(text, source->row);
-	appendStringInfoString(&text->sql, locking);
+	appendStringInfo(&out->sql, "SELECT %s FROM %s AS t WHERE ", what, qualified_name(source->row));
+	write_key_condition(out, source->row);
+	appendStringInfoString(&out->sql, locking);
 }
 
 static char *
@@ -947,67 +960,67 @@ column_as_numeric(const TargetColumn *column)
 
 /* NO KEY: foreign keys that refer to the row are checked meanwhile. */
 static void
-write_lock(StatementText *text, const void *context)
+write_lock(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 
-	write_select(text, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t");
+	write_select(out, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t");
 }
 
 static void
-write_try_lock(StatementText *text, const void *context)
+write_try_lock(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 
-	write_select(text, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t SKIP LOCKED");
+	write_select(out, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t SKIP LOCKED");
 }
 
 static void
-write_exists(StatementText *text, const void *context)
+write_exists(StatementText *out, const void *context)
 {
-	write_select(text, context, "", "");
+	write_select(out, context, "", "");
 }
 
 static void
-write_locate(StatementText *text, const void *context)
+write_locate(StatementText *out, const void *context)
 {
-	write_select(text, context, "t.tableoid, t.ctid", "");
+	write_select(out, context, "t.tableoid, t.ctid", "");
 }
 
 static void
-write_insert(StatementText *text, const void *context)
+write_insert(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 	const TargetKey *key = source->row->key;
 
-	appendStringInfo(&text->sql, "INSERT INTO %s AS t (", qualified_name(source->row));
+	appendStringInfo(&out->sql, "INSERT INTO %s AS t (", qualified_name(source->row));
 	for (int i = 0; i < key->ncolumns; i++)
-		appendStringInfo(&text->sql, "%s, ", quote_identifier(key->columns[i].name));
-	appendStringInfo(&text->sql, "%s) VALUES (", quote_identifier(source->column->name));
+		appendStringInfo(&out->sql, "%s, ", quote_identifier(key->columns[i].name));
+	appendStringInfo(&out->sql, "%s) VALUES (", quote_identifier(source->column->name));
 	for (int i = 0; i < key->ncolumns; i++)
-		appendStringInfo(&text->sql, "$%d, ", idem_statement_param(text, key->columns[i].type));
-	appendStringInfo(&text->sql, "$%d) ", idem_statement_param(text, NUMERICOID));
+		appendStringInfo(&out->sql, "$%d, ", idem_statement_param(out, key->columns[i].type));
+	appendStringInfo(&out->sql, "$%d) ", idem_statement_param(out, NUMERICOID));
 }
 
 static void
-write_returning(StatementText *text, const TextSource *source)
+write_returning(StatementText *out, const TextSource *source)
 {
-	appendStringInfo(&text->sql, "RETURNING %s", column_as_numeric(source->column));
+	appendStringInfo(&out->sql, "RETURNING %s", column_as_numeric(source->column));
 }
 
 static void
-write_insert_missing(StatementText *text, const void *context)
+write_insert_missing(StatementText *out, const void *context)
 {
-	write_insert(text, context);
-	appendStringInfoString(&text->sql, "ON CONFLICT DO NOTHING ");
-	write_returning(text, context);
+	write_insert(out, context);
+	appendStringInfoString(&out->sql, "ON CONFLICT DO NOTHING ");
+	write_returning(out, context);
 }
 
 static void
-write_plain_insert(StatementText *text, const void *context)
+write_plain_insert(StatementText *out, const void *context)
 {
-	write_insert(text, context);
-	write_returning(text, context);
+	write_insert(out, context);
+	write_returning(out, context);
 }
 
 /* Runs a statement whose first parameters are the row's key. */

@@ -16,7 +16,7 @@
 typedef struct TargetTable TargetTable;
 typedef struct TargetKey TargetKey;
 
-/* a table, opened and locked for writing by idem_target_open() */
+/* a table, opened by idem_target_open() */
 typedef struct Target
 {
 	Relation	relation;
@@ -56,6 +56,7 @@ typedef bool (*TargetRecheck) (void *argument);
 
 extern void idem_target_init(void);
 extern void idem_target_open(Target *target, Oid relid);
+extern void idem_target_lock_table(Target *target);
 extern void idem_target_close(Target *target);
 extern void idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row);
 extern bool idem_target_read_json_key(const Target *target, const TargetKey *key, Jsonb *json, TargetRow *row);

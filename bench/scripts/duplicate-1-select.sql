@@ -1,0 +1,2 @@
+\set id random(1, 1000)
+SELECT id, balance FROM account WHERE id = :id;
