@@ -1,7 +1,7 @@
 /*
- * operation_log.c - the log of operations: find, record, wait
+ * operation_log.c - the log of operations: its rows, found and recorded
  *
- * This file alone names the columns of a log and reads and writes its rows.
+ * This file alone reads and writes the rows of a log.
  * Concepts hold to the protocol (docs/internals.md has the argument):
  *
  *	1. find, by a snapshot taken before anything else: duplicates leave here
@@ -31,65 +31,17 @@
 #include "request_digest.h"
 
 #include "access/htup_details.h"
-#include "access/relation.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/xact.h"
 #include "access/xlog.h"
-#include "catalog/pg_am.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/latch.h"
 #include "storage/lwlock.h"
-#include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/fmgroids.h"
-#include "utils/hsearch.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-
-typedef struct LogColumnType
-{
-	const char *name;
-	Oid			type;
-} LogColumnType;
-
-static const LogColumnType log_columns[LOG_NCOLUMNS] = {
-	[LOG_SCOPE] = {"scope", TEXTOID},
-	[LOG_OPERATION_ID] = {"operation_id", TEXTOID},
-	[LOG_STATE] = {"state", TEXTOID},
-	[LOG_CREATED_AT] = {"created_at", TIMESTAMPTZOID},
-	[LOG_COMPLETED_AT] = {"completed_at", TIMESTAMPTZOID},
-	[LOG_EXPIRES_AT] = {"expires_at", TIMESTAMPTZOID},
-	[LOG_REQUEST_DIGEST] = {"request_digest", BYTEAOID},
-	[LOG_TARGET] = {"target", REGCLASSOID},
-	[LOG_TARGET_KEY] = {"target_key", JSONBOID},
-	[LOG_COLUMN_NAME] = {"column_name", TEXTOID},
-	[LOG_DELTA] = {"delta", NUMERICOID},
-	[LOG_VALUE] = {"value", NUMERICOID},
-	[LOG_FROM_STATE] = {"from_state", TEXTOID},
-	[LOG_TO_STATE] = {"to_state", TEXTOID},
-	[LOG_RESPONSE] = {"response", JSONBOID},
-	[LOG_RESPONSE_EXPIRES_AT] = {"response_expires_at", TIMESTAMPTZOID},
-	[LOG_ERROR] = {"error", JSONBOID},
-	[LOG_FENCE] = {"fence", INT8OID},
-	[LOG_ATTEMPT] = {"attempt", INT4OID},
-	[LOG_LEASE_UNTIL] = {"lease_until", TIMESTAMPTZOID},
-	[LOG_CHECKPOINT] = {"checkpoint", TEXTOID},
-	[LOG_CHECKPOINT_DATA] = {"checkpoint_data", JSONBOID},
-};
-
-/* A table that was found to have the shape of a log. */
-typedef struct KnownLog
-{
-	Oid			relation;
-	bool		valid;			/* cleared when the relation changes */
-	Oid			index;			/* unique on (scope, operation_id) */
-} KnownLog;
 
 /* what stands in a new row's way may go while it is looked at: to purge, or to forget() */
 #define MAX_RECORD_ROUNDS 3
@@ -97,172 +49,8 @@ typedef struct KnownLog
 /* seconds; -1: for ever */
 int			idem_operation_log_default_ttl = -1;
 
-typedef struct LogState
-{
-	HTAB	   *known_logs;
-	Operation  *running;		/* innermost first */
-} LogState;
-
-static LogState state;
-
-/* Relation changes may be told as "any relation", with InvalidOid. */
-static void
-forget_known_log(Datum arg, Oid relation)
-{
-	HASH_SEQ_STATUS scan;
-	KnownLog   *log;
-
-	hash_seq_init(&scan, state.known_logs);
-	while ((log = hash_seq_search(&scan)) != NULL)
-	{
-		if (relation == InvalidOid || log->relation == relation)
-			log->valid = false;
-	}
-}
-
-/*
- * Called once, when the library is loaded.
- */
-void
-idem_operation_log_init(void)
-{
-	HASHCTL		control = {.keysize = sizeof(Oid),.entrysize = sizeof(KnownLog)};
-
-	state.known_logs = hash_create("idempotency logs", 8, &control, HASH_ELEM | HASH_BLOBS);
-	CacheRegisterRelcacheCallback(forget_known_log, (Datum) 0);
-}
-
-/* ---------- a log's shape ---------- */
-
-static void
-refuse_log(Relation relation, const char *detail)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_WRONG_OBJECT_TYPE),
-			 errmsg("\"%s\" is not an operation log", RelationGetRelationName(relation)),
-			 errdetail("%s", detail),
-			 errhint("Make a log with the columns and the primary key of idempotency.operation_log.")));
-}
-
-static void
-check_log_columns(Relation relation)
-{
-	TupleDesc	desc = RelationGetDescr(relation);
-
-	for (int column = 0; column < LOG_NCOLUMNS; column++)
-	{
-		bool		found = false;
-
-		for (int i = 0; i < desc->natts && !found; i++)
-		{
-			Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-			found = !attribute->attisdropped &&
-				attribute->atttypid == log_columns[column].type &&
-				strcmp(NameStr(attribute->attname), log_columns[column].name) == 0;
-		}
-		if (!found)
-			refuse_log(relation, psprintf("It has no column \"%s\" of type %s.", log_columns[column].name,
-										  format_type_be(log_columns[column].type)));
-	}
-}
-
-static bool
-is_index_of_log(Relation relation, Relation index)
-{
-	Form_pg_index form = index->rd_index;
-	TupleDesc	desc = RelationGetDescr(relation);
-
-	if (!form->indisunique || !form->indimmediate || !form->indisvalid || !form->indisready ||
-		index->rd_rel->relam != BTREE_AM_OID || form->indnkeyatts != 2 ||
-		RelationGetIndexPredicate(index) != NIL || RelationGetIndexExpressions(index) != NIL)
-		return false;
-
-	for (int i = 0; i < 2; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, form->indkey.values[i] - 1);
-
-		if (strcmp(NameStr(attribute->attname), log_columns[i].name) != 0 ||
-			!get_collation_isdeterministic(index->rd_indcollation[i]))
-			return false;
-	}
-	return true;
-}
-
-static Oid
-find_log_index(Relation relation)
-{
-	Oid			found = InvalidOid;
-	List	   *indexes = RelationGetIndexList(relation);
-	ListCell   *cell;
-
-	foreach(cell, indexes)
-	{
-		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
-
-		if (is_index_of_log(relation, index))
-			found = RelationGetRelid(index);
-		index_close(index, NoLock);
-		if (OidIsValid(found))
-			break;
-	}
-	list_free(indexes);
-	return found;
-}
-
-static Oid
-check_log_shape(Relation relation)
-{
-	Oid			index;
-
-	if (relation->rd_rel->relkind != RELKIND_RELATION)
-		refuse_log(relation, "It is not an ordinary table.");
-	if (relation->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
-		refuse_log(relation, "It is a temporary or unlogged table, which a crash empties.");
-	if (relation->rd_rules != NULL)
-		refuse_log(relation, "It has rules.");
-	check_log_columns(relation);
-	index = find_log_index(relation);
-	if (!OidIsValid(index))
-		refuse_log(relation, "It has no unique key on scope and operation_id.");
-	return index;
-}
-
-static KnownLog *
-get_log(Oid relid)
-{
-	KnownLog   *log = hash_search(state.known_logs, &relid, HASH_FIND, NULL);
-	Relation	relation;
-	Oid			index;
-
-	if (log != NULL && log->valid)
-		return log;
-
-	relation = try_relation_open(relid, AccessShareLock);
-	if (relation == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("operation log with OID %u does not exist", relid),
-				 errhint("Name an existing log, or leave the argument \"log\" out.")));
-	index = check_log_shape(relation);
-	relation_close(relation, NoLock);
-
-	log = hash_search(state.known_logs, &relid, HASH_ENTER, NULL);
-	log->index = index;
-	log->valid = true;
-	return log;
-}
-
-/*
- * Raises 42809 unless this relation can serve as a log, 42P01 if there is none.
- * Locks it in ACCESS SHARE mode until the transaction ends.
- */
-void
-idem_operation_log_check(Oid relid)
-{
-	LockRelationOid(relid, AccessShareLock);
-	(void) get_log(relid);
-}
+/* the operations that run in this session, innermost first */
+static Operation *running_operations;
 
 /* ---------- running operations ---------- */
 
@@ -281,7 +69,7 @@ same_text(const text *a, const text *b)
 void
 idem_operation_log_begin(Operation *operation)
 {
-	for (const Operation *running = state.running; running != NULL; running = running->outer)
+	for (const Operation *running = running_operations; running != NULL; running = running->outer)
 	{
 		if (running->log == operation->log &&
 			same_text(running->operation_id, operation->operation_id) &&
@@ -292,8 +80,8 @@ idem_operation_log_begin(Operation *operation)
 							text_to_cstring(operation->operation_id)),
 					 errhint("A trigger on the target must not call with the operation id that fires it.")));
 	}
-	operation->outer = state.running;
-	state.running = operation;
+	operation->outer = running_operations;
+	running_operations = operation;
 }
 
 /*
@@ -302,7 +90,7 @@ idem_operation_log_begin(Operation *operation)
 void
 idem_operation_log_end(Operation *operation)
 {
-	state.running = operation->outer;
+	running_operations = operation->outer;
 }
 
 /* ---------- statements ---------- */
@@ -332,7 +120,7 @@ write_find(StatementText *out, const void *context)
 
 	appendStringInfoString(&out->sql, "SELECT ");
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
-		appendStringInfo(&out->sql, "l.%s, ", quote_identifier(log_columns[i].name));
+		appendStringInfo(&out->sql, "l.%s, ", quote_identifier(idem_log_columns[i].name));
 	appendStringInfo(&out->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation->log));
 	write_id_condition(out);
 }
@@ -348,11 +136,11 @@ write_insert(StatementText *out, const void *context)
 
 	appendStringInfo(&out->sql, "INSERT INTO %s (", qualified_name(operation->log));
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
-		appendStringInfo(&out->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(log_columns[i].name));
+		appendStringInfo(&out->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(idem_log_columns[i].name));
 	appendStringInfoString(&out->sql, ") VALUES (");
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
 		appendStringInfo(&out->sql, "%s$%d", i > 0 ? ", " : "",
-						 idem_statement_param(out, log_columns[i].type));
+						 idem_statement_param(out, idem_log_columns[i].type));
 	appendStringInfoString(&out->sql, ") ON CONFLICT DO NOTHING");
 }
 
@@ -852,67 +640,6 @@ idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
 	nrows = execute(operation, IDEM_LOG_RENAME_SCOPE, write_rename_scope, values, NULL, snapshot, false);
 	UnregisterSnapshot(snapshot);
 	return nrows;
-}
-
-/* ---------- twins in flight ---------- */
-
-/*
- * Returns the transaction that has logged this operation and not ended, or
- * InvalidTransactionId.  A hint: it tells whom to wait for, and is never a
- * reason to answer anything.
- */
-TransactionId
-idem_operation_log_in_flight(const Operation *operation)
-{
-	Relation	relation = table_open(operation->log, AccessShareLock);
-	Relation	index = index_open(get_log(operation->log)->index, AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	TransactionId xid = InvalidTransactionId;
-	Datum		id[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
-	ScanKeyData keys[2];
-	SnapshotData dirty = {0};
-	IndexScanDesc scan;
-
-	for (int i = 0; i < 2; i++)
-		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
-							   index->rd_indcollation[i], F_TEXTEQ, id[i]);
-
-	InitDirtySnapshot(dirty);
-	scan = idem_index_beginscan(relation, index, &dirty, 2);
-	index_rescan(scan, keys, 2, NULL, 0);
-	while (!TransactionIdIsValid(xid) && index_getnext_slot(scan, ForwardScanDirection, slot))
-		xid = dirty.xmin;
-	index_endscan(scan);
-
-	ExecDropSingleTupleTableSlot(slot);
-	index_close(index, NoLock);
-	table_close(relation, NoLock);
-	return xid;
-}
-
-/*
- * Waits for a transaction to end, until `until` at the latest.  Returns whether
- * it ended.  It is asked at growing intervals rather than queued for, so that the
- * caller's own transaction outlives the wait; a deadlock ends with `until`.
- */
-bool
-idem_wait_for_transaction(TransactionId xid, TimestampTz until)
-{
-	long		pause = 1;		/* ms */
-
-	while (!idem_conditional_xact_lock_wait(xid))
-	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
-
-		if (left <= 0)
-			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(pause, left), PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		pause = Min(pause * 2, 50);
-	}
-	return true;
 }
 
 /* ---------- rows as results ---------- */

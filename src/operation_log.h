@@ -40,6 +40,12 @@ typedef enum LogColumn
 	LOG_NCOLUMNS
 } LogColumn;
 
+typedef struct LogColumnType
+{
+	const char *name;
+	Oid			type;
+} LogColumnType;
+
 /* what became of a call; idem_outcome_name() spells it */
 typedef enum Outcome
 {
@@ -87,10 +93,17 @@ typedef struct Operation
 	struct Operation *outer;
 } Operation;
 
-extern int	idem_operation_log_default_ttl;
+/* operation_log_table.c: the table */
+extern const LogColumnType idem_log_columns[LOG_NCOLUMNS];
 
 extern void idem_operation_log_init(void);
 extern void idem_operation_log_check(Oid log);
+extern TransactionId idem_operation_log_in_flight(const Operation *operation);
+extern bool idem_wait_for_transaction(TransactionId xid, TimestampTz until);
+
+/* operation_log.c: its rows */
+extern int	idem_operation_log_default_ttl;
+
 extern void idem_operation_log_begin(Operation *operation);
 extern void idem_operation_log_end(Operation *operation);
 
@@ -103,13 +116,9 @@ extern const char *idem_outcome_name(Outcome outcome);
 extern void idem_log_row_init(LogRow *row, const char *state, TimestampTz now);
 extern void idem_log_row_set(LogRow *row, LogColumn column, Datum value);
 extern void idem_operation_log_record(const Operation *operation, LogRow *row);
+extern HeapTuple idem_log_row_form(const LogRow *row, int first, TupleDesc desc);
 
 extern bool idem_operation_log_forget(const Operation *operation);
 extern uint64 idem_operation_log_rename_scope(const Operation *operation, text *new_scope);
-
-extern TransactionId idem_operation_log_in_flight(const Operation *operation);
-extern bool idem_wait_for_transaction(TransactionId xid, TimestampTz until);
-
-extern HeapTuple idem_log_row_form(const LogRow *row, int first, TupleDesc desc);
 
 #endif							/* IDEM_OPERATION_LOG_H */

@@ -8,13 +8,47 @@
 
 #include "access/attnum.h"
 #include "fmgr.h"
+#include "nodes/pg_list.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
 
-typedef struct TargetTable TargetTable;
-typedef struct TargetKey TargetKey;
+/* a column of a unique key */
+typedef struct TargetKeyColumn
+{
+	AttrNumber	number;
+	char	   *name;
+	Oid			type;
+	Oid			base_type;
+	Oid			input_function;
+	Oid			input_parameter;
+	Oid			output_function;
+	Oid			equality;		/* the index's own operator */
+	Oid			collation;		/* the index's own, or InvalidOid */
+} TargetKeyColumn;
+
+/* a unique key */
+typedef struct TargetKey
+{
+	Oid			index;
+	char	   *name;
+	bool		primary;
+	const char *refusal;		/* why it cannot name a row, or NULL */
+	int			ncolumns;
+	TargetKeyColumn columns[INDEX_MAX_KEYS];
+} TargetKey;
+
+/* what is known of a table */
+typedef struct TargetTable
+{
+	Oid			relation;
+	bool		valid;			/* cleared when the relation changes */
+	MemoryContext context;		/* everything below lives here, this too */
+	int			nkeys;
+	TargetKey **keys;
+	TargetKey  *primary;		/* or NULL */
+} TargetTable;
 
 /* a table, opened by idem_target_open() */
 typedef struct Target
@@ -54,16 +88,20 @@ typedef enum TargetLock
  */
 typedef bool (*TargetRecheck) (void *argument);
 
+/* target.c: tables and columns */
 extern void idem_target_init(void);
 extern void idem_target_open(Target *target, Oid relid);
 extern void idem_target_lock_table(Target *target);
 extern void idem_target_close(Target *target);
+extern char *idem_target_scope(const Target *target, const char *column_name);
+extern void idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column);
+
+/* target_key.c: which row a key names */
 extern void idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row);
 extern bool idem_target_read_json_key(const Target *target, const TargetKey *key, Jsonb *json, TargetRow *row);
 extern bool idem_target_same_key(const TargetRow *a, const TargetRow *b);
-extern void idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column);
-extern char *idem_target_scope(const Target *target, const char *column_name);
 
+/* target_row.c: what is done to the row */
 extern bool idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,
 							Numeric minimum, Numeric maximum, Snapshot snapshot,
 							TargetRecheck recheck, void *argument, Numeric *value);
