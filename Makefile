@@ -5,15 +5,21 @@
 #   make installcheck   all tests against a running server (one file: REGRESS=name, ISOLATION=name, PROVE_TESTS=test/t/name.pl)
 #   make demo           the demonstration, on a throwaway server
 #   make test           all checks and tests, on a throwaway server
+#   make mutants        builds that are broken on purpose, each of which must fail its test
+#   make bench          what being guarded costs
 
-# These two set up everything they need themselves, so they must not depend on an installed PostgreSQL.
-ifneq ($(filter demo test,$(MAKECMDGOALS)),)
+# These set up everything they need themselves, so they must not depend on an installed PostgreSQL.
+ifneq ($(filter demo test mutants bench,$(MAKECMDGOALS)),)
 
-.PHONY: demo test
+.PHONY: demo test mutants bench
 demo:
 	@tools/throwaway demo/run
 test:
 	@tools/throwaway --with-test-tools test/run
+mutants:
+	@tools/throwaway --with-test-tools test/mutants/run
+bench:
+	@tools/throwaway bench/run
 
 else
 
