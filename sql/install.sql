@@ -48,7 +48,7 @@ SELECT extconfig::regclass[] AS dumped, extcondition FROM pg_catalog.pg_extensio
 -- the setting
 SHOW idempotency.default_ttl;
 SET idempotency.default_ttl = 0;
-SET idempotency.default_ttl = '-2';
+SET idempotency.default_ttl = 'soon';
 SET idempotency.default_ttl = '30d';
 SHOW idempotency.default_ttl;
 RESET idempotency.default_ttl;

@@ -96,6 +96,9 @@ typedef struct Call
 /* how often a row may be found missing and yet not be created, before it is someone's fault */
 #define MAX_CREATE_ROUNDS 3
 
+/* how often a row may be found and yet not be locked although nobody has it */
+#define MAX_LOCK_ROUNDS 10
+
 /* ---------- the request ---------- */
 
 static void
@@ -237,8 +240,7 @@ read_arguments(Call *call, FunctionCallInfo fcinfo)
 	operation->scope = PG_ARGISNULL(ARG_SCOPE) ?
 		cstring_to_text(idem_target_scope(&call->target, call->column_name)) : PG_GETARG_TEXT_PP(ARG_SCOPE);
 	idem_arguments_check_scope(operation->scope);
-	operation->log = PG_GETARG_OID(ARG_LOG);
-	idem_operation_log_check(operation->log);
+	idem_operation_log_open(operation, PG_GETARG_OID(ARG_LOG));
 
 	build_request(call);
 	operation->request = &call->request.json;
@@ -295,20 +297,34 @@ answer_from_log(Call *call, const LogRow *row)
 	answer(call, outcome, value, took_effect ? DatumGetTimestampTz(row->values[LOG_COMPLETED_AT]) : 0);
 }
 
-static TimestampTz
-record(Call *call, const char *state, Numeric value)
+static void
+build_log_row(const Call *call, const char *state, TimestampTz now, Numeric value, LogRow *row)
 {
-	TimestampTz now = GetCurrentTimestamp();	/* after the row was held, G5 */
+	idem_log_row_init(row, state, now);
+	idem_log_row_set(row, LOG_TARGET_KEY, JsonbPGetDatum(idem_canonical_json_to_jsonb(&call->row.json)));
+	idem_log_row_set(row, LOG_COLUMN_NAME, CStringGetTextDatum(call->column_name));
+	idem_log_row_set(row, LOG_DELTA, NumericGetDatum(call->delta));
+	if (value != NULL)
+		idem_log_row_set(row, LOG_VALUE, NumericGetDatum(value));
+}
+
+/*
+ * Makes the rejection stick.  Nothing has changed yet, so if a twin was first
+ * its answer is the answer.  (Where there is no row to hold, two twins can come
+ * here at once.)  Returns whether it was recorded; if not, the call is answered.
+ */
+static bool
+record_rejection(Call *call, Numeric value)
+{
 	LogRow		row;
 
-	idem_log_row_init(&row, state, now);
-	idem_log_row_set(&row, LOG_TARGET_KEY, JsonbPGetDatum(idem_canonical_json_to_jsonb(&call->row.json)));
-	idem_log_row_set(&row, LOG_COLUMN_NAME, CStringGetTextDatum(call->column_name));
-	idem_log_row_set(&row, LOG_DELTA, NumericGetDatum(call->delta));
-	if (value != NULL)
-		idem_log_row_set(&row, LOG_VALUE, NumericGetDatum(value));
-	idem_operation_log_record(&call->operation, &row);
-	return now;
+	build_log_row(call, IDEM_STATE_REJECTED, GetCurrentTimestamp(), value, &row);
+	if (idem_operation_log_try_record(&call->operation, &row))
+		return true;
+	if (!idem_operation_log_find_newer(&call->operation, &row))
+		idem_operation_log_raise_not_recorded(&call->operation);
+	answer_from_log(call, &row);
+	return false;
 }
 
 /* A rule said no: nothing has changed. */
@@ -317,9 +333,8 @@ reject(Call *call, Numeric value)
 {
 	if (call->on_reject == IDEM_REJECT_RAISE)
 		raise_limit_exceeded(call, value, "would leave");
-	if (call->on_reject == IDEM_REJECT_RECORD)
-		(void) record(call, IDEM_STATE_REJECTED, value);
-	answer(call, IDEM_REJECTED, value, 0);
+	if (call->on_reject == IDEM_REJECT_RETURN || record_rejection(call, value))
+		answer(call, IDEM_REJECTED, value, 0);
 }
 
 static bool
@@ -351,10 +366,15 @@ check_countable(const Call *call, Numeric value)
 static void
 applied(Call *call, Numeric value)
 {
+	TimestampTz now = GetCurrentTimestamp();	/* after the row was held, G5 */
+	LogRow		row;
+
 	check_countable(call, value);
 	if (!within_limits(call, value))
 		raise_limit_exceeded(call, value, "was made by a trigger to leave");
-	answer(call, IDEM_APPLIED, value, record(call, IDEM_STATE_DONE, value));
+	build_log_row(call, IDEM_STATE_DONE, now, value, &row);
+	idem_operation_log_record(&call->operation, &row);
+	answer(call, IDEM_APPLIED, value, now);
 }
 
 /* ---------- the short way ---------- */
@@ -404,29 +424,39 @@ typedef enum Hold
 	HOLD_ROW,					/* the row is ours */
 	HOLD_NO_ROW,				/* there is none */
 	HOLD_NOT_YET,				/* someone has ended; try again */
+	HOLD_NOBODY,				/* the row is there and nobody has it; try again */
 	HOLD_GAVE_UP				/* a twin is in flight and the wait is over */
 } Hold;
 
-/* The time that `wait` gives starts when there is a twin to wait for. */
+/*
+ * Waits for the end of a twin's transaction.  The time that `wait` gives starts
+ * when there is a twin to wait for.
+ */
 static Hold
 wait_for_twin(Call *call, TransactionId twin)
 {
+	if (call->wait == IDEM_WAIT_UNLIMITED)
+	{
+		XactLockTableWait(twin, NULL, NULL, XLTW_None);
+		return HOLD_NOT_YET;
+	}
 	if (call->wait_until == 0)
 		call->wait_until = GetCurrentTimestamp() + call->wait;
 	return idem_wait_for_transaction(twin, call->wait_until) ? HOLD_NOT_YET : HOLD_GAVE_UP;
 }
 
 /*
- * Waits for whoever has the row and has not logged our id.  For a while by
- * asking, since it may turn out to be the twin, between its update and its log
- * row; then in the lock manager's queue, where deadlocks are found and
- * lock_timeout holds.
+ * Waits for whoever has the row and has not logged our id.  It may turn out to
+ * be the twin, between its update and its log row, or having locked the row
+ * first; so the wait is cut into turns, and after each the log is asked again.
+ * In every other turn the wait is in the lock manager's queue, long enough for a
+ * deadlock to be found.
  */
 static Hold
 wait_for_holder(Call *call)
 {
-	int			patience = LockTimeout > 0 ? Min(LockTimeout, DeadlockTimeout) : DeadlockTimeout;
-	TimestampTz until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
+	TimestampTz started = GetCurrentTimestamp();
+	TimestampTz asking_until = TimestampTzPlusMilliseconds(started, DeadlockTimeout);
 	TransactionId holder;
 
 	while (TransactionIdIsValid(holder = idem_target_holder(&call->row)))
@@ -436,13 +466,17 @@ wait_for_holder(Call *call)
 
 		if (TransactionIdIsValid(twin))
 			return wait_for_twin(call, twin);
-		if (now >= until)
-			XactLockTableWait(holder, NULL, NULL, XLTW_None);
-		else if (!idem_wait_for_transaction(holder, Min(TimestampTzPlusMilliseconds(now, 20), until)))
+		if (now < asking_until)
+		{
+			if (idem_wait_for_transaction(holder, Min(TimestampTzPlusMilliseconds(now, 20), asking_until)))
+				return HOLD_NOT_YET;
 			continue;
-		break;
+		}
+		if (idem_queue_for_transaction(holder, started))
+			return HOLD_NOT_YET;
+		asking_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DeadlockTimeout);
 	}
-	return HOLD_NOT_YET;
+	return HOLD_NOBODY;
 }
 
 /*
@@ -453,25 +487,24 @@ static Hold
 hold_row(Call *call, Numeric *value)
 {
 	bool		unlimited = call->wait == IDEM_WAIT_UNLIMITED;
+	TransactionId twin;
 
-	if (!unlimited)
-	{
-		TransactionId twin = idem_operation_log_in_flight(&call->operation);
-
-		if (TransactionIdIsValid(twin))
-			return wait_for_twin(call, twin);
-	}
+	if (!unlimited && TransactionIdIsValid(twin = idem_operation_log_in_flight(&call->operation)))
+		return wait_for_twin(call, twin);
 
 	switch (idem_target_lock(&call->row, &call->column, unlimited, value))
 	{
 		case IDEM_ROW_LOCKED:
 			return HOLD_ROW;
-		case IDEM_ROW_MISSING:
-			return HOLD_NO_ROW;
 		case IDEM_ROW_BUSY:
-			return wait_for_holder(call);
+			return unlimited ? HOLD_NOBODY : wait_for_holder(call);
+		case IDEM_ROW_MISSING:
+			break;
 	}
-	return HOLD_NOT_YET;
+
+	/* a twin may be creating it */
+	twin = idem_operation_log_in_flight(&call->operation);
+	return TransactionIdIsValid(twin) ? wait_for_twin(call, twin) : HOLD_NO_ROW;
 }
 
 static void
@@ -538,13 +571,17 @@ apply_holding(Call *call, Numeric value)
 }
 
 /*
- * Each turn ends the call, or has waited for a transaction that has ended, or
- * was one of the few in which a missing row could not be created.
+ * Each turn ends the call, or has waited for a transaction that has ended, or is
+ * one of a few: in which a missing row could not be created, or in which a row
+ * that is there could not be locked and nobody had it.  The latter is a row that
+ * was replaced while it was waited for; or one that row security shows and does
+ * not let be updated, which for an UPDATE is none.
  */
 static void
 apply_after_hold(Call *call)
 {
 	int			create_rounds = 0;
+	int			lock_rounds = 0;
 
 	for (;;)
 	{
@@ -553,6 +590,8 @@ apply_after_hold(Call *call)
 		Hold		hold = hold_row(call, &value);
 
 		CHECK_FOR_INTERRUPTS();
+		if (hold == HOLD_NOBODY && ++lock_rounds == MAX_LOCK_ROUNDS)
+			hold = HOLD_NO_ROW;
 		if (hold == HOLD_GAVE_UP)
 		{
 			answer(call, IDEM_IN_PROGRESS, NULL, 0);
@@ -624,6 +663,18 @@ accumulate(Call *call)
 
 	PreventCommandIfReadOnly("accumulate()");
 	idem_target_lock_table(&call->target);
+	if (idem_operation_log_lock_table(&call->operation))
+	{
+		/* the log itself has changed meanwhile, by rename_scope() perhaps */
+		UnregisterSnapshot(snapshot);
+		snapshot = RegisterSnapshot(GetTransactionSnapshot());
+		if (idem_operation_log_find(&call->operation, snapshot, &logged))
+		{
+			UnregisterSnapshot(snapshot);
+			answer_from_log(call, &logged);
+			return;
+		}
+	}
 	idem_target_read_column(&call->row, call->column_name, &call->column);
 	check_delta_fits(call);
 

@@ -58,6 +58,7 @@ IDEM_SQL_FUNCTION(idempotency_grant_use);
 Datum
 idempotency_grant_use(PG_FUNCTION_ARGS)
 {
+	Operation	operation = {0};
 	Oid			log;
 	Oid			role;
 	Oid			schema = get_namespace_oid("idempotency", false);
@@ -67,7 +68,7 @@ idempotency_grant_use(PG_FUNCTION_ARGS)
 	idem_arguments_require(fcinfo, 1, "role");
 	log = PG_GETARG_OID(0);
 	role = PG_GETARG_OID(1);
-	idem_operation_log_check(log);
+	idem_operation_log_open(&operation, log);
 	role_name = quote_identifier(GetUserNameFromId(role, false));
 
 	SPI_connect();

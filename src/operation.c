@@ -18,8 +18,7 @@ static void
 check_log(FunctionCallInfo fcinfo, int log_argument, Operation *operation)
 {
 	idem_arguments_require(fcinfo, log_argument, "log");
-	operation->log = PG_GETARG_OID(log_argument);
-	idem_operation_log_check(operation->log);
+	idem_operation_log_open(operation, PG_GETARG_OID(log_argument));
 }
 
 /* Reads the arguments (scope, operation_id, log). */

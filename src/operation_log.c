@@ -38,6 +38,7 @@
 #include "miscadmin.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -467,11 +468,11 @@ exists_for_owner(const Operation *operation)
 }
 
 /*
- * The effect is made and the log would not take the row.  Nothing is undone
- * here: each way out is an error, which undoes it all.
+ * Says why the log would not take the row.  Each way out is an error, which
+ * undoes the effect.
  */
-static void
-raise_not_recorded(const Operation *operation)
+void
+idem_operation_log_raise_not_recorded(const Operation *operation)
 {
 	LogRow		other;
 
@@ -495,15 +496,12 @@ raise_not_recorded(const Operation *operation)
 }
 
 /*
- * Writes the operation's row, after its effect.  Fills in the scope, the id, the
- * request and the expiry.  Needs the caller's INSERT on the log.
- *
- * Raises ID001 if another request was logged under this id meanwhile, 42501 if
- * row security hides what stands there, ID009 if a trigger suppressed the row,
- * and 40001 where trying again may help.
+ * Writes the operation's row.  Fills in the scope, the id, the request and the
+ * expiry.  Needs the caller's INSERT on the log.  Returns false if the log would
+ * not take it: if another is logged under this id, which is waited for.
  */
-void
-idem_operation_log_record(const Operation *operation, LogRow *row)
+bool
+idem_operation_log_try_record(const Operation *operation, LogRow *row)
 {
 	idem_log_row_set(row, LOG_SCOPE, PointerGetDatum(operation->scope));
 	idem_log_row_set(row, LOG_OPERATION_ID, PointerGetDatum(operation->operation_id));
@@ -514,11 +512,24 @@ idem_operation_log_record(const Operation *operation, LogRow *row)
 	for (int round = 0; round < MAX_RECORD_ROUNDS; round++)
 	{
 		if (insert_row(operation, row))
-			return;
+			return true;
 		/* nearly always what is in the way has expired */
 		delete_expired_row(operation);
 	}
-	raise_not_recorded(operation);
+	return false;
+}
+
+/*
+ * Writes the operation's row, after its effect.  As idem_operation_log_try_record(),
+ * but raises ID001 if another request was logged under this id meanwhile, 42501 if
+ * row security hides what stands there, ID009 if a trigger suppressed the row,
+ * and 40001 where trying again may help.
+ */
+void
+idem_operation_log_record(const Operation *operation, LogRow *row)
+{
+	if (!idem_operation_log_try_record(operation, row))
+		idem_operation_log_raise_not_recorded(operation);
 }
 
 /* ---------- administration ---------- */
@@ -639,6 +650,9 @@ idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
 				 errhint("Choose a scope that is not in use.")));
 	nrows = execute(operation, IDEM_LOG_RENAME_SCOPE, write_rename_scope, values, NULL, snapshot, false);
 	UnregisterSnapshot(snapshot);
+
+	/* who has looked already and waits for the table looks again, see idem_operation_log_lock_table() */
+	CacheInvalidateRelcacheByRelid(operation->log);
 	return nrows;
 }
 

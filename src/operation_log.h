@@ -74,6 +74,7 @@ typedef struct LogRow
 typedef struct Operation
 {
 	Oid			log;
+	uint64		log_changes;
 	text	   *scope;
 	text	   *operation_id;
 	const Interval *ttl;		/* or NULL */
@@ -97,9 +98,11 @@ typedef struct Operation
 extern const LogColumnType idem_log_columns[LOG_NCOLUMNS];
 
 extern void idem_operation_log_init(void);
-extern void idem_operation_log_check(Oid log);
+extern void idem_operation_log_open(Operation *operation, Oid relid);
+extern bool idem_operation_log_lock_table(const Operation *operation);
 extern TransactionId idem_operation_log_in_flight(const Operation *operation);
 extern bool idem_wait_for_transaction(TransactionId xid, TimestampTz until);
+extern bool idem_queue_for_transaction(TransactionId xid, TimestampTz started);
 
 /* operation_log.c: its rows */
 extern int	idem_operation_log_default_ttl;
@@ -115,7 +118,9 @@ extern const char *idem_outcome_name(Outcome outcome);
 
 extern void idem_log_row_init(LogRow *row, const char *state, TimestampTz now);
 extern void idem_log_row_set(LogRow *row, LogColumn column, Datum value);
+extern bool idem_operation_log_try_record(const Operation *operation, LogRow *row);
 extern void idem_operation_log_record(const Operation *operation, LogRow *row);
+extern void idem_operation_log_raise_not_recorded(const Operation *operation);
 extern HeapTuple idem_log_row_form(const LogRow *row, int first, TupleDesc desc);
 
 extern bool idem_operation_log_forget(const Operation *operation);

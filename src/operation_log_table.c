@@ -13,17 +13,20 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/latch.h"
+#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -57,6 +60,7 @@ typedef struct KnownLog
 {
 	Oid			relation;
 	bool		valid;			/* cleared when the relation changes */
+	uint64		changes;		/* how often that was */
 	Oid			index;			/* unique on (scope, operation_id) */
 } KnownLog;
 
@@ -73,7 +77,10 @@ forget_known_log(Datum arg, Oid relation)
 	while ((log = hash_seq_search(&scan)) != NULL)
 	{
 		if (relation == InvalidOid || log->relation == relation)
+		{
 			log->valid = false;
+			log->changes++;
+		}
 	}
 }
 
@@ -189,6 +196,7 @@ get_log(Oid relid)
 	KnownLog   *log = hash_search(known_logs, &relid, HASH_FIND, NULL);
 	Relation	relation;
 	Oid			index;
+	bool		known;
 
 	if (log != NULL && log->valid)
 		return log;
@@ -202,21 +210,37 @@ get_log(Oid relid)
 	index = check_log_shape(relation);
 	relation_close(relation, NoLock);
 
-	log = hash_search(known_logs, &relid, HASH_ENTER, NULL);
+	log = hash_search(known_logs, &relid, HASH_ENTER, &known);
+	if (!known)
+		log->changes = 0;
 	log->index = index;
 	log->valid = true;
 	return log;
 }
 
 /*
- * Raises 42809 unless this relation can serve as a log, 42P01 if there is none.
- * Locks it in ACCESS SHARE mode until the transaction ends.
+ * Says where the operation is logged.  Locks the log in ACCESS SHARE mode until
+ * the transaction ends.  Raises 42809 if the relation cannot serve as a log,
+ * 42P01 if there is none.
  */
 void
-idem_operation_log_check(Oid relid)
+idem_operation_log_open(Operation *operation, Oid relid)
 {
 	LockRelationOid(relid, AccessShareLock);
-	(void) get_log(relid);
+	operation->log = relid;
+	operation->log_changes = get_log(relid)->changes;
+}
+
+/*
+ * Locks the log in ROW EXCLUSIVE mode, as an INSERT does, until the transaction
+ * ends.  Returns whether the relation has changed since idem_operation_log_open():
+ * then what was looked up since may be no longer so.
+ */
+bool
+idem_operation_log_lock_table(const Operation *operation)
+{
+	LockRelationOid(operation->log, RowExclusiveLock);
+	return get_log(operation->log)->changes != operation->log_changes;
 }
 
 /*
@@ -276,4 +300,62 @@ idem_wait_for_transaction(TransactionId xid, TimestampTz until)
 		pause = Min(pause * 2, 50);
 	}
 	return true;
+}
+
+/*
+ * Queues for the end of a transaction in the lock manager, where a deadlock is
+ * found, but for no longer than that takes.  Returns whether it ended.  `started`
+ * is when the caller began to wait; past lock_timeout from then it raises 55P03.
+ *
+ * The lock manager ends such a wait with an error, so it happens in a
+ * subtransaction; nothing else does.
+ */
+bool
+idem_queue_for_transaction(TransactionId xid, TimestampTz started)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	int			turn = DeadlockTimeout + Min(DeadlockTimeout, 100);
+	bool		last_turn = false;
+	volatile bool ended = true;
+	int			nest_level;
+
+	if (LockTimeout > 0)
+	{
+		long		waited = TimestampDifferenceMilliseconds(started, GetCurrentTimestamp());
+
+		last_turn = LockTimeout - waited <= turn;
+		turn = Max(Min(turn, LockTimeout - waited), 1);
+	}
+
+	BeginInternalSubTransaction(NULL);
+	nest_level = NewGUCNestLevel();
+	(void) set_config_option("lock_timeout", psprintf("%d", turn), PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	PG_TRY();
+	{
+		XactLockTableWait(xid, NULL, NULL, XLTW_None);
+		AtEOXact_GUC(false, nest_level);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *error;
+
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+		MemoryContextSwitchTo(context);
+		CurrentResourceOwner = owner;
+		if (last_turn || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
+			ReThrowError(error);
+		FreeErrorData(error);
+		ended = false;
+	}
+	PG_END_TRY();
+
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	return ended;
 }

@@ -79,7 +79,7 @@ typedef enum TargetLock
 {
 	IDEM_ROW_LOCKED,
 	IDEM_ROW_MISSING,
-	IDEM_ROW_BUSY				/* another transaction has it */
+	IDEM_ROW_BUSY				/* it is there, and could not be locked */
 } TargetLock;
 
 /*

@@ -297,7 +297,9 @@ idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,
 /*
  * Locks the row as an UPDATE of its columns would.  Returns whether it is now
  * held, and in *value the column, NULL as a null pointer; it belongs to SPI.
- * With `wait` it is never busy.
+ * Without `wait`, busy means that another transaction has it.  With `wait`, that
+ * it was replaced by another row of that key while it was waited for; or that row
+ * security shows it and does not let it be updated.
  */
 TargetLock
 idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Numeric *value)
@@ -314,7 +316,7 @@ idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Nu
 		*value = result_numeric(1);
 		return IDEM_ROW_LOCKED;
 	}
-	if (!wait && execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0, InvalidSnapshot) > 0)
+	if (execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0, InvalidSnapshot) > 0)
 		return IDEM_ROW_BUSY;
 	return IDEM_ROW_MISSING;
 }
