@@ -127,6 +127,33 @@ SELECT outcome, value FROM idempotency.accumulate('by_array', '{1,2}', 'n', 1, '
 SELECT outcome, value FROM idempotency.accumulate('by_array', ARRAY[1,2], 'n', 1, '1');
 SELECT outcome, value FROM idempotency.accumulate('by_included', 1, 'n', 1, '1');
 
+-- a key that would name another row once it is converted, rounded or cut is refused
+CREATE TABLE by_real (k real PRIMARY KEY, n int NOT NULL DEFAULT 0);
+CREATE TABLE by_name (k name PRIMARY KEY, n int NOT NULL DEFAULT 0);
+CREATE TABLE by_bigint (k bigint PRIMARY KEY, n int NOT NULL DEFAULT 0);
+CREATE TABLE by_varchar (k varchar(3) PRIMARY KEY, n int NOT NULL DEFAULT 0);
+CREATE DOMAIN positive AS int CHECK (VALUE > 0);
+CREATE TABLE by_positive (k positive PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO by_real VALUES (16777216);
+INSERT INTO by_name VALUES (repeat('x', 63));
+INSERT INTO by_bigint VALUES (1234567890123457), (1234567890123460);
+SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('by_real', 16777217, 'n', 1, '1')$$);
+SELECT outcome, value FROM idempotency.accumulate('by_real', 16777216, 'n', 1, '1');
+SELECT * FROM pg_temp.error_of(format($$SELECT idempotency.accumulate('by_name', %L, 'n', 1, '1')$$, repeat('x', 70)));
+SET extra_float_digits = 0;
+SELECT outcome, value FROM idempotency.accumulate('by_bigint', 1234567890123457::float8, 'n', 1, '1');
+RESET extra_float_digits;
+SELECT * FROM by_bigint ORDER BY k;
+SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('by_numeric', 5.678, 'n', 1, '3', create_missing => true)$$);
+SELECT outcome, value FROM idempotency.accumulate('by_numeric', 5.67, 'n', 1, '3', create_missing => true);
+SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('by_varchar', 'abc  ', 'n', 1, '1', create_missing => true)$$);
+SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('by_positive', -5, 'n', 1, '1', create_missing => true)$$);
+SELECT outcome, value FROM idempotency.accumulate('by_positive', 5, 'n', 1, '1', create_missing => true);
+CREATE FUNCTION lower_key() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN NEW.k := lower(NEW.k); RETURN NEW; END $$;
+CREATE TRIGGER lower_key BEFORE INSERT ON by_varchar FOR EACH ROW EXECUTE FUNCTION lower_key();
+SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('by_varchar', 'ABC', 'n', 1, '2', create_missing => true)$$);
+SELECT outcome, value FROM idempotency.accumulate('by_varchar', 'abc', 'n', 1, '2', create_missing => true);
+
 -- the index's own idea of equality, where it differs from the bytes; and the key by whichever form it was logged
 CREATE COLLATION folded (provider = icu, locale = 'und-u-ks-level2', deterministic = false);
 CREATE TABLE by_folded (k text COLLATE folded PRIMARY KEY, n int NOT NULL DEFAULT 0);
@@ -171,8 +198,9 @@ RESET search_path;
 SET client_min_messages = error;
 DROP SCHEMA trap, "Läden" CASCADE;
 DROP TABLE account, odd, by_text, by_char, by_uuid, by_enum, by_domain, by_numeric, by_float, by_timestamptz, by_jsonb,
-	by_array, by_included, by_folded, by_interval, by_index_collation;
+	by_array, by_included, by_real, by_name, by_bigint, by_varchar, by_positive, by_folded, by_interval, by_index_collation;
 DROP COLLATION folded;
 DROP TYPE season;
-DROP DOMAIN sku;
+DROP DOMAIN sku, positive;
+DROP FUNCTION lower_key;
 DROP EXTENSION idempotency;

@@ -123,6 +123,15 @@ SELECT region, id, n FROM parted WHERE n <> 0 ORDER BY 1, 2;
 CREATE TABLE sized (id int, n int NOT NULL DEFAULT 0, UNIQUE (id, n)) PARTITION BY RANGE (n);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('sized', '{"id": 1, "n": 0}', 'n', 3, 'e')$$);
 
+-- a retry of a success is a duplicate even of a table that would be refused today
+CREATE TABLE refused_today (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO refused_today VALUES (1);
+SELECT outcome, value FROM idempotency.accumulate('refused_today', 1, 'n', 1, 'a');
+CREATE RULE nothing AS ON UPDATE TO refused_today DO INSTEAD NOTHING;
+SELECT outcome, value FROM idempotency.accumulate('refused_today', 1, 'n', 1, 'a');
+SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('refused_today', 1, 'n', 1, 'b')$$);
+DROP TABLE refused_today;
+
 -- kinds of relations that cannot be a target, each with its reason
 CREATE VIEW seen AS SELECT * FROM counters;
 CREATE MATERIALIZED VIEW seen_before AS SELECT * FROM counters;
@@ -147,10 +156,49 @@ SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('does
 -- a child by its own name is a table like any other
 SELECT outcome, value FROM idempotency.accumulate('child', 1, 'n', 1, 'a');
 
--- temporary tables
+-- rows that do not live as long as the log's
 CREATE TEMP TABLE temporary (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
+CREATE UNLOGGED TABLE unlogged (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
 INSERT INTO temporary VALUES (1);
-SELECT outcome, value FROM idempotency.accumulate('temporary', 1, 'n', 1, 'a', scope => 'temporary');
+INSERT INTO unlogged VALUES (1);
+SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('temporary', 1, 'n', 1, 'x')$$);
+SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('unlogged', 1, 'n', 1, 'x')$$);
+ALTER TABLE unlogged SET LOGGED;
+SELECT outcome, value FROM idempotency.accumulate('unlogged', 1, 'n', 1, 'a');
+-- also a partition's, far below
+SELECT outcome, value FROM idempotency.accumulate('parted', '{"region": "eu", "id": 1}', 'n', 1, 'durable');
+ALTER TABLE parted_us_1 SET UNLOGGED;
+SELECT code, detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('parted', '{"region": "eu", "id": 1}', 'n', 1, 'x')$$);
+ALTER TABLE parted_us_1 SET LOGGED;
+SELECT outcome, value FROM idempotency.accumulate('parted', '{"region": "eu", "id": 1}', 'n', 1, 'durable again');
+
+-- the default scope is the same for ever: no setting and no keyword list has a say in it
+CREATE TABLE "table" ("order" int PRIMARY KEY, "user" int NOT NULL DEFAULT 0);
+INSERT INTO "table" VALUES (1);
+SELECT outcome FROM idempotency.accumulate('"table"', 1, 'user', 1, 'a');
+SET quote_all_identifiers = on;
+SELECT outcome FROM idempotency.accumulate('"table"', 1, 'user', 1, 'a');
+SELECT outcome FROM idempotency.accumulate('counters', 1, 'i', 2.00, 'two');
+RESET quote_all_identifiers;
+SELECT scope FROM idempotency.operation_log WHERE target = '"table"'::regclass;
+DROP TABLE "table";
+
+-- a trigger on the target that works on the tables which are in use
+CREATE TABLE own_log (LIKE idempotency.operation_log INCLUDING ALL);
+CREATE FUNCTION work_on_table() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN EXECUTE TG_ARGV[0]; RETURN NEW; END $$;
+CREATE TRIGGER work BEFORE UPDATE ON ledger FOR EACH ROW EXECUTE FUNCTION work_on_table('DROP TABLE own_log');
+SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('ledger', 1, 'n', 1, 'x', log => 'own_log')$$);
+DROP TRIGGER work ON ledger;
+CREATE TRIGGER work BEFORE UPDATE ON ledger FOR EACH ROW EXECUTE FUNCTION work_on_table('ALTER TABLE own_log ALTER state TYPE int USING 1');
+SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('ledger', 1, 'n', 1, 'x', log => 'own_log')$$);
+DROP TRIGGER work ON ledger;
+CREATE TRIGGER work BEFORE UPDATE ON ledger FOR EACH ROW EXECUTE FUNCTION work_on_table('ALTER TABLE ledger RENAME TO book');
+SELECT outcome, value FROM idempotency.accumulate('ledger', 1, 'n', 1, 'renamed by its trigger', log => 'own_log');
+ALTER TABLE book RENAME TO ledger;
+DROP TRIGGER work ON ledger;
+CREATE TRIGGER work BEFORE UPDATE ON ledger FOR EACH ROW WHEN (OLD.n = NEW.n - 100)
+	EXECUTE FUNCTION work_on_table('SELECT FROM idempotency.recheck(1)');
+SELECT outcome, value FROM idempotency.accumulate('ledger', 1, 'n', 100, 'asks by itself', log => 'own_log');
 
 -- the target altered, renamed, moved, dropped between calls
 CREATE TABLE moving (id int PRIMARY KEY, n int NOT NULL DEFAULT 0);
@@ -191,9 +239,9 @@ SELECT outcome, value FROM idempotency.accumulate('moved_to.moved', 1, 'n', 1, '
 SET client_min_messages = error;
 DROP SCHEMA moved_to CASCADE;
 DROP TABLE counters, by_identity, always_identity, required, second_key, triggered, ledger, total, parted, sized,
-	parent, child, ruled, temporary CASCADE;
+	parent, child, ruled, temporary, unlogged, own_log CASCADE;
 DROP SEQUENCE seq;
 DROP FOREIGN DATA WRAPPER regress_idem_fdw CASCADE;
-DROP FUNCTION change_row, carry;
+DROP FUNCTION change_row, carry, work_on_table;
 DROP DOMAIN balance_domain CASCADE;
 DROP EXTENSION idempotency;

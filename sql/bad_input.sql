@@ -49,6 +49,8 @@ SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('poin
 SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 1, 'balance', 1, 'x', maximum => '-Infinity')$$);
 -- a ttl past the end of time
 SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 1, 'balance', 1, 'x', ttl => '300000 years')$$);
+-- a ttl that is positive by itself and leads back, in a month of 31 days
+SELECT DISTINCT code FROM generate_series(0, 3) i, LATERAL pg_temp.error_of(format($$SELECT idempotency.accumulate('points', 1, 'balance', 1, 'x', ttl => %L)$$, '-4 mon 120 days 1 s')) e;
 -- a wait of ages is one
 SELECT outcome FROM idempotency.accumulate('points', 1, 'balance', 0, 'ages', wait => '170000000 years');
 

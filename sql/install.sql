@@ -1,6 +1,7 @@
 -- What CREATE EXTENSION makes, and when it refuses.
 SET client_min_messages = warning;
 DROP EXTENSION IF EXISTS idempotency;
+DROP SCHEMA IF EXISTS idempotency;
 
 -- a schema that belongs to someone else is refused: they could replace what is in it
 CREATE ROLE regress_idem_stranger;

@@ -52,6 +52,11 @@ SELECT scope, count(*) FROM idempotency.operation_log GROUP BY 1 ORDER BY 1;
 UPDATE idempotency.operation_log SET expires_at = clock_timestamp() WHERE scope = 'public.credits.balance' AND operation_id = 'x';
 SELECT idempotency.rename_scope('other', 'public.credits.balance');
 SELECT operation_id, target_key FROM idempotency.operation_log WHERE scope = 'public.credits.balance' ORDER BY 1;
+-- on either side
+SELECT outcome, value FROM idempotency.accumulate('credits', 3, 'balance', 5, 'y', scope => 'other');
+UPDATE idempotency.operation_log SET expires_at = clock_timestamp() WHERE scope = 'other' AND operation_id = 'y';
+SELECT idempotency.rename_scope('other', 'public.credits.balance');
+SELECT operation_id, target_key FROM idempotency.operation_log WHERE scope = 'public.credits.balance' ORDER BY 1;
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 SELECT idempotency.rename_scope('public.credits.balance', 'credits');
 COMMIT;

@@ -58,7 +58,7 @@ SELECT outcome, value FROM idempotency.accumulate('points', 3, 'balance', 1, 'th
 SELECT operation_id, note FROM app.log ORDER BY 1;
 ALTER TABLE app.log RENAME TO journal;
 SELECT outcome, value FROM idempotency.accumulate('points', 3, 'balance', 1, 'thrice', log => 'app.journal');
-ALTER TABLE app.journal DROP COLUMN state, ADD COLUMN state text DEFAULT 'done';
+ALTER TABLE app.journal DROP COLUMN state, ADD COLUMN state text COLLATE "C" NOT NULL DEFAULT 'done';
 SELECT outcome, value FROM idempotency.accumulate('points', 3, 'balance', 1, 'thrice', log => 'app.journal');
 CREATE FUNCTION app.refuse() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL; END $$;
 CREATE TRIGGER refuse BEFORE INSERT ON app.journal FOR EACH ROW EXECUTE FUNCTION app.refuse();
@@ -66,11 +66,20 @@ SELECT code, message FROM pg_temp.error_of($$SELECT idempotency.accumulate('poin
 DROP TRIGGER refuse ON app.journal;
 
 -- what cannot serve as a log, each with its reason
-CREATE TABLE app.no_key AS TABLE idempotency.operation_log;
+CREATE TABLE app.no_key (LIKE idempotency.operation_log);
 CREATE TABLE app.other_key (LIKE idempotency.operation_log, UNIQUE (operation_id));
 CREATE TABLE app.deferred (LIKE idempotency.operation_log, PRIMARY KEY (scope, operation_id) DEFERRABLE);
 CREATE TABLE app.other_type (LIKE idempotency.operation_log INCLUDING ALL);
 ALTER TABLE app.other_type ALTER COLUMN delta TYPE bigint;
+CREATE TABLE app.other_modifier (LIKE idempotency.operation_log INCLUDING ALL);
+ALTER TABLE app.other_modifier ALTER COLUMN value TYPE numeric(10, 1);
+CREATE TABLE app.other_collation (LIKE idempotency.operation_log);
+ALTER TABLE app.other_collation ALTER COLUMN operation_id TYPE text COLLATE "POSIX", ADD PRIMARY KEY (scope, operation_id);
+CREATE TABLE app.nullable (LIKE idempotency.operation_log INCLUDING ALL);
+ALTER TABLE app.nullable ALTER COLUMN state DROP NOT NULL;
+CREATE TABLE app.second_key (LIKE idempotency.operation_log INCLUDING ALL, UNIQUE (target, value));
+CREATE TABLE app.parent (LIKE idempotency.operation_log INCLUDING ALL);
+CREATE TABLE app.child () INHERITS (app.parent);
 CREATE UNLOGGED TABLE app.unlogged (LIKE idempotency.operation_log INCLUDING ALL);
 CREATE TEMP TABLE temporary_log (LIKE idempotency.operation_log INCLUDING ALL);
 CREATE VIEW app.seen AS TABLE idempotency.operation_log;
@@ -79,6 +88,11 @@ SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3,
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.other_key')$$);
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.deferred')$$);
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.other_type')$$);
+SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.other_modifier')$$);
+SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.other_collation')$$);
+SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.nullable')$$);
+SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.second_key')$$);
+SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.parent')$$);
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.unlogged')$$);
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'temporary_log')$$);
 SELECT detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 3, 'balance', 1, 'x', log => 'app.seen')$$);
@@ -99,6 +113,14 @@ SELECT code, detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('point
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 4, 'balance', 1, 'odd', scope => 'own')$$);
 UPDATE idempotency.operation_log SET request_digest = '\x01', target = 'points' WHERE operation_id = 'done';
 SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 4, 'balance', 1, 'done', scope => 'own')$$);
+-- another table's key is not read, and not shown
+CREATE TABLE people (mail text PRIMARY KEY, n int NOT NULL DEFAULT 0);
+INSERT INTO people VALUES ('secret@example.org');
+SELECT outcome FROM idempotency.accumulate('people', 'secret@example.org', 'n', 1, 'mail', scope => 'own');
+SELECT code, detail FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 4, 'n', 1, 'mail', scope => 'own')$$);
+UPDATE idempotency.operation_log SET target_key = '{"id": null}' WHERE operation_id = 'done';
+SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('points', 4, 'balance', 1, 'done', scope => 'own')$$);
+DROP TABLE people;
 SELECT balance FROM points WHERE id = 4;
 
 SET client_min_messages = error;

@@ -103,6 +103,30 @@ SET ROLE regress_idem_owner;
 SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('shop.points', 3, 'balance', 5, 'r6')$$);
 RESET ROLE;
 
+-- shown by one policy, protected by another: for an UPDATE it is none, and nothing waits for ever
+CREATE TABLE shop.shown (id int PRIMARY KEY, n int NOT NULL DEFAULT 0, tenant name NOT NULL);
+INSERT INTO shop.shown VALUES (1, 0, 'regress_idem_tenant_a'), (2, 0, 'regress_idem_tenant_b');
+ALTER TABLE shop.shown ENABLE ROW LEVEL SECURITY;
+CREATE POLICY seen ON shop.shown FOR SELECT USING (true);
+CREATE POLICY made ON shop.shown FOR INSERT WITH CHECK (true);
+CREATE POLICY changed ON shop.shown FOR UPDATE USING (tenant = current_user);
+GRANT SELECT, INSERT, UPDATE ON shop.shown TO regress_idem_tenant_a;
+SET ROLE regress_idem_tenant_a;
+SELECT outcome, value FROM idempotency.accumulate('shop.shown', 1, 'n', 1, 's1', wait => '0');
+SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('shop.shown', 2, 'n', 1, 's2')$$);
+SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('shop.shown', 2, 'n', 1, 's2', wait => '0')$$);
+RESET ROLE;
+
+-- a duplicate of a log of one's own holds no lock on somebody else's table
+SET ROLE regress_idem_user;
+CREATE TABLE shop.mine (LIKE idempotency.operation_log INCLUDING ALL);
+INSERT INTO shop.mine (scope, operation_id, state) VALUES ('s', 'x', 'forbidden');
+BEGIN;
+SELECT outcome FROM idempotency.accumulate('shop.shown', 1, 'n', 1, 'x', scope => 's', log => 'shop.mine');
+SELECT count(*) AS locks FROM pg_locks WHERE relation = 'shop.shown'::regclass;
+COMMIT;
+RESET ROLE;
+
 -- row security on a log: two tenants share it and see nothing of one another
 CREATE TABLE shop.log (LIKE idempotency.operation_log INCLUDING ALL);
 ALTER TABLE shop.log OWNER TO regress_idem_owner;
@@ -151,6 +175,11 @@ SET ROLE regress_idem_tenant_b;
 SELECT outcome, value FROM idempotency.accumulate('shop.points', 5, 'balance', 1, 'same', scope => 'regress_idem_tenant_b', log => 'shop.log');
 RESET ROLE;
 SELECT DISTINCT who, what FROM shop.seen ORDER BY 2, 1;
+
+-- whoever may use a log may not give it on, and is told so
+SET ROLE regress_idem_user;
+SELECT * FROM pg_temp.error_of($$SELECT idempotency.grant_use('idempotency.operation_log', 'regress_idem_tenant_a')$$);
+RESET ROLE;
 
 -- the owner of a log grants its use, to roles that have the functions
 SET ROLE regress_idem_owner;

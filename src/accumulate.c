@@ -171,8 +171,7 @@ equal_request(const Operation *operation, const LogRow *logged)
 	TargetRow	logged_row;
 
 	if (logged->nulls[LOG_TARGET_KEY] ||
-		!idem_target_read_json_key(&call->target, call->row.key,
-								   DatumGetJsonbP(logged->values[LOG_TARGET_KEY]), &logged_row) ||
+		!idem_target_read_logged_key(&call->row, DatumGetJsonbP(logged->values[LOG_TARGET_KEY]), &logged_row) ||
 		!idem_target_same_key(&call->row, &logged_row))
 		return NULL;
 
@@ -216,7 +215,7 @@ read_options(Call *call, FunctionCallInfo fcinfo)
  * target, and finds out which row is meant.
  */
 static void
-read_arguments(Call *call, FunctionCallInfo fcinfo)
+read_arguments(Call *call, FunctionCallInfo fcinfo, LOCKMODE lockmode)
 {
 	Operation  *operation = &call->operation;
 
@@ -233,14 +232,14 @@ read_arguments(Call *call, FunctionCallInfo fcinfo)
 	read_options(call, fcinfo);
 
 	operation->target = PG_GETARG_OID(ARG_TARGET);
-	idem_target_open(&call->target, operation->target);
+	idem_target_open(&call->target, operation->target, lockmode);
 	idem_target_read_key(&call->target, PG_GETARG_DATUM(ARG_KEY),
 						 get_fn_expr_argtype(fcinfo->flinfo, ARG_KEY), &call->row);
 
 	operation->scope = PG_ARGISNULL(ARG_SCOPE) ?
 		cstring_to_text(idem_target_scope(&call->target, call->column_name)) : PG_GETARG_TEXT_PP(ARG_SCOPE);
 	idem_arguments_check_scope(operation->scope);
-	idem_operation_log_open(operation, PG_GETARG_OID(ARG_LOG));
+	idem_operation_log_open(operation, PG_GETARG_OID(ARG_LOG), lockmode);
 
 	build_request(call);
 	operation->request = &call->request.json;
@@ -541,7 +540,13 @@ create_row(Call *call, bool last_round)
 		reject(call, zero);
 		return true;
 	}
-	/* in the last round the conflict that keeps the row out is told as it is */
+	/* in the last round what keeps the row out is told as it is */
+	if (last_round && idem_target_exists_for_owner(&call->row))
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("table \"%s\" has a row with the key given that row security hides or protects",
+						RelationGetRelationName(call->target.relation)),
+				 errhint("Name another row, or change the policy.")));
 	if (idem_target_insert(&call->row, &call->column, call->delta, last_round, &value))
 	{
 		applied(call, value);
@@ -591,7 +596,7 @@ apply_after_hold(Call *call)
 
 		CHECK_FOR_INTERRUPTS();
 		if (hold == HOLD_NOBODY && ++lock_rounds == MAX_LOCK_ROUNDS)
-			hold = HOLD_NO_ROW;
+			hold = idem_target_lock(&call->row, &call->column, true, &value) == IDEM_ROW_LOCKED ? HOLD_ROW : HOLD_NO_ROW;
 		if (hold == HOLD_GAVE_UP)
 		{
 			answer(call, IDEM_IN_PROGRESS, NULL, 0);
@@ -647,8 +652,21 @@ check_delta_fits(const Call *call)
 				 errhint("Round the delta where it is made, so that all copies of the request agree.")));
 }
 
-static void
-accumulate(Call *call)
+/*
+ * Locks target and log as the UPDATE and the INSERT will, if that needs no waiting
+ * and both are as they were when the log was looked at.
+ */
+static bool
+try_lock(const Call *call)
+{
+	return idem_target_try_lock(&call->target) && idem_operation_log_try_lock(&call->operation);
+}
+
+/*
+ * Returns false if the call must start over with the lock mode of a writer.
+ */
+static bool
+accumulate(Call *call, LOCKMODE lockmode)
 {
 	Snapshot	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 	LogRow		logged;
@@ -658,23 +676,16 @@ accumulate(Call *call)
 	{
 		UnregisterSnapshot(snapshot);
 		answer_from_log(call, &logged);
-		return;
+		return true;
 	}
 
 	PreventCommandIfReadOnly("accumulate()");
-	idem_target_lock_table(&call->target);
-	if (idem_operation_log_lock_table(&call->operation))
+	if (lockmode < RowExclusiveLock && !try_lock(call))
 	{
-		/* the log itself has changed meanwhile, by rename_scope() perhaps */
 		UnregisterSnapshot(snapshot);
-		snapshot = RegisterSnapshot(GetTransactionSnapshot());
-		if (idem_operation_log_find(&call->operation, snapshot, &logged))
-		{
-			UnregisterSnapshot(snapshot);
-			answer_from_log(call, &logged);
-			return;
-		}
+		return false;
 	}
+	idem_target_check_writable(&call->target);
 	idem_target_read_column(&call->row, call->column_name, &call->column);
 	check_delta_fits(call);
 
@@ -682,6 +693,37 @@ accumulate(Call *call)
 	UnregisterSnapshot(snapshot);
 	if (!answered)
 		apply_after_hold(call);
+	return true;
+}
+
+/*
+ * One try, with target and log opened under these locks.  Under ACCESS SHARE a
+ * duplicate waits for nobody, and gives the lock back.  See accumulate() for what
+ * it returns.
+ */
+static bool
+try_call(Call *call, FunctionCallInfo fcinfo, LOCKMODE lockmode)
+{
+	LOCKMODE	given_back = lockmode == AccessShareLock ? AccessShareLock : NoLock;
+	volatile bool answered = false;
+
+	memset(call, 0, sizeof(Call));
+	read_arguments(call, fcinfo, lockmode);
+
+	idem_operation_log_begin(&call->operation);
+	PG_TRY();
+	{
+		answered = accumulate(call, lockmode);
+	}
+	PG_FINALLY();
+	{
+		idem_operation_log_end(&call->operation);
+	}
+	PG_END_TRY();
+
+	idem_operation_log_close(&call->operation, given_back);
+	idem_target_close(&call->target, given_back);
+	return answered;
 }
 
 static HeapTuple
@@ -712,20 +754,9 @@ idempotency_accumulate(PG_FUNCTION_ARGS)
 	HeapTuple	result;
 
 	SPI_connect();
-	call = palloc0(sizeof(Call));
-	read_arguments(call, fcinfo);
-
-	idem_operation_log_begin(&call->operation);
-	PG_TRY();
-	{
-		accumulate(call);
-	}
-	PG_FINALLY();
-	{
-		idem_operation_log_end(&call->operation);
-	}
-	PG_END_TRY();
-	idem_target_close(&call->target);
+	call = palloc(sizeof(Call));
+	if (!try_call(call, fcinfo, AccessShareLock))
+		(void) try_call(call, fcinfo, RowExclusiveLock);
 
 	MemoryContextSwitchTo(caller_context);
 	result = form_answer(call, fcinfo);

@@ -30,6 +30,19 @@ schema_owner(Oid schema)
 	return owner;
 }
 
+/* GRANT itself only warns where there is nothing to give. */
+static void
+check_grantor(Oid log)
+{
+	AclMode		needed = ACL_GRANT_OPTION_FOR(ACL_SELECT | ACL_INSERT);
+
+	if (pg_class_aclmask(log, GetUserId(), needed, ACLMASK_ALL) != needed)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to grant the use of log \"%s\"", get_rel_name(log)),
+				 errhint("Have its owner call grant_use().")));
+}
+
 static bool
 may_use_schema(Oid schema, Oid role)
 {
@@ -68,7 +81,8 @@ idempotency_grant_use(PG_FUNCTION_ARGS)
 	idem_arguments_require(fcinfo, 1, "role");
 	log = PG_GETARG_OID(0);
 	role = PG_GETARG_OID(1);
-	idem_operation_log_open(&operation, log);
+	idem_operation_log_open(&operation, log, AccessShareLock);
+	check_grantor(log);
 	role_name = quote_identifier(GetUserNameFromId(role, false));
 
 	SPI_connect();
@@ -87,5 +101,6 @@ idempotency_grant_use(PG_FUNCTION_ARGS)
 														  get_rel_name(log))),
 		  role_name);
 	SPI_finish();
+	idem_operation_log_close(&operation, NoLock);
 	PG_RETURN_VOID();
 }

@@ -15,10 +15,10 @@
 #include "utils/snapmgr.h"
 
 static void
-check_log(FunctionCallInfo fcinfo, int log_argument, Operation *operation)
+open_log(FunctionCallInfo fcinfo, int log_argument, Operation *operation)
 {
 	idem_arguments_require(fcinfo, log_argument, "log");
-	idem_operation_log_open(operation, PG_GETARG_OID(log_argument));
+	idem_operation_log_open(operation, PG_GETARG_OID(log_argument), AccessShareLock);
 }
 
 /* Reads the arguments (scope, operation_id, log). */
@@ -29,7 +29,7 @@ read_arguments(FunctionCallInfo fcinfo, Operation *operation)
 	idem_arguments_check_scope(operation->scope);
 	operation->operation_id = IDEM_TEXT_OR_NULL(1);
 	idem_arguments_check_operation_id(operation->operation_id);
-	check_log(fcinfo, 2, operation);
+	open_log(fcinfo, 2, operation);
 }
 
 IDEM_SQL_FUNCTION(idempotency_lookup);
@@ -61,6 +61,7 @@ idempotency_lookup(PG_FUNCTION_ARGS)
 	}
 	UnregisterSnapshot(snapshot);
 	SPI_finish();
+	idem_operation_log_close(&operation, NoLock);
 
 	if (result == NULL)
 		PG_RETURN_NULL();
@@ -84,6 +85,7 @@ idempotency_forget(PG_FUNCTION_ARGS)
 	SPI_connect();
 	forgotten = idem_operation_log_forget(&operation);
 	SPI_finish();
+	idem_operation_log_close(&operation, NoLock);
 	PG_RETURN_BOOL(forgotten);
 }
 
@@ -102,7 +104,7 @@ idempotency_rename_scope(PG_FUNCTION_ARGS)
 	operation.scope = IDEM_TEXT_OR_NULL(0);
 	idem_arguments_check_scope(operation.scope);
 	idem_arguments_check_scope(new_scope);
-	check_log(fcinfo, 2, &operation);
+	open_log(fcinfo, 2, &operation);
 	PreventCommandIfReadOnly("rename_scope()");
 	if (DatumGetBool(DirectFunctionCall2Coll(texteq, C_COLLATION_OID,
 											 PointerGetDatum(operation.scope), PointerGetDatum(new_scope))))
@@ -114,5 +116,6 @@ idempotency_rename_scope(PG_FUNCTION_ARGS)
 	SPI_connect();
 	renamed = idem_operation_log_rename_scope(&operation, new_scope);
 	SPI_finish();
+	idem_operation_log_close(&operation, NoLock);
 	PG_RETURN_INT64((int64) renamed);
 }

@@ -31,11 +31,11 @@
 #include "request_digest.h"
 
 #include "access/htup_details.h"
-#include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
+#include "commands/trigger.h"
 #include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -45,7 +45,7 @@
 #include "utils/timestamp.h"
 
 /* what stands in a new row's way may go while it is looked at: to purge, or to forget() */
-#define MAX_RECORD_ROUNDS 3
+#define MAX_RECORD_ROUNDS 10
 
 /* seconds; -1: for ever */
 int			idem_operation_log_default_ttl = -1;
@@ -97,9 +97,12 @@ idem_operation_log_end(Operation *operation)
 /* ---------- statements ---------- */
 
 static char *
-qualified_name(Oid relation)
+qualified_name(const Operation *operation)
 {
-	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relation)), get_rel_name(relation));
+	Relation	relation = operation->log_relation;
+
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+									  RelationGetRelationName(relation));
 }
 
 /* Appends "scope = $1 AND operation_id = $2". */
@@ -122,7 +125,7 @@ write_find(StatementText *out, const void *context)
 	appendStringInfoString(&out->sql, "SELECT ");
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
 		appendStringInfo(&out->sql, "l.%s, ", quote_identifier(idem_log_columns[i].name));
-	appendStringInfo(&out->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "l.xmin FROM %s AS l WHERE ", qualified_name(operation));
 	write_id_condition(out);
 }
 
@@ -135,7 +138,7 @@ write_insert(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&out->sql, "INSERT INTO %s (", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "INSERT INTO %s (", qualified_name(operation));
 	for (int i = 0; i < LOG_NCOLUMNS; i++)
 		appendStringInfo(&out->sql, "%s%s", i > 0 ? ", " : "", quote_identifier(idem_log_columns[i].name));
 	appendStringInfoString(&out->sql, ") VALUES (");
@@ -150,7 +153,7 @@ write_delete_expired(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation));
 	write_id_condition(out);
 	appendStringInfo(&out->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
 					 idem_statement_param(out, TIMESTAMPTZOID));
@@ -161,8 +164,10 @@ write_probe(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&out->sql, "SELECT FROM %s AS l WHERE ", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "SELECT FROM %s AS l WHERE ", qualified_name(operation));
 	write_id_condition(out);
+	appendStringInfoString(&out->sql,
+						   " AND (l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp())");
 }
 
 static uint64
@@ -177,19 +182,17 @@ execute(const Operation *operation, StatementKind kind, void (*write) (Statement
 /* For what these functions do to the log on the caller's behalf. */
 static uint64
 execute_as_owner(const Operation *operation, StatementKind kind, void (*write) (StatementText *, const void *),
-				 Datum *values)
+				 Datum *values, Snapshot snapshot)
 {
-	Relation	relation = table_open(operation->log, AccessShareLock);
 	Statement	statement = {
 		.kind = kind,
 		.relation = operation->log,
-		.as_owner = relation->rd_rel->relowner,
+		.as_owner = operation->log_relation->rd_rel->relowner,
 		.write = write,
 		.context = operation
 	};
 
-	table_close(relation, NoLock);
-	return idem_plan_cache_execute(&statement, values, NULL, InvalidSnapshot, false);
+	return idem_plan_cache_execute(&statement, values, NULL, snapshot, false);
 }
 
 /* ---------- find ---------- */
@@ -215,9 +218,14 @@ flush_commit_of(TransactionId xmin)
 	if (RecoveryInProgress() || TransactionIdIsCurrentTransactionId(xmin))
 		return;
 
-	/* the status of what was frozen long ago may no longer be kept */
+	/*
+	 * What was frozen long ago still shows its number.  The status of that transaction may no longer be
+	 * kept, and the number may even seem to lie in the future; one that has come round to be a recent one's
+	 * costs a needless flush.
+	 */
 	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	if (!TransactionIdPrecedes(xmin, IDEM_OLDEST_KNOWN_XID))
+	if (TransactionIdPrecedesOrEquals(IDEM_OLDEST_KNOWN_XID, xmin) &&
+		TransactionIdPrecedes(xmin, ReadNextTransactionId()))
 		commit = TransactionIdGetCommitLSN(xmin);
 	LWLockRelease(XactTruncationLock);
 
@@ -316,7 +324,8 @@ describe_differences(const Operation *operation, const LogRow *row)
 		fields = list_make1("target");
 	if (!row->nulls[LOG_REQUEST_DIGEST])
 	{
-		const JsonbValue *equal = operation->equal_request(operation, row);
+		/* the key of another table is not for this one's types to read */
+		const JsonbValue *equal = fields == NIL ? operation->equal_request(operation, row) : NULL;
 
 		fields = list_concat(fields, idem_request_digest_differences(DatumGetByteaPP(row->values[LOG_REQUEST_DIGEST]),
 																	 equal ? equal : operation->request));
@@ -425,15 +434,24 @@ idem_log_row_init(LogRow *row, const char *state_name, TimestampTz now)
 static void
 set_expiry(const Operation *operation, LogRow *row)
 {
-	Datum		from = row->values[LOG_COMPLETED_AT];
+	TimestampTz completed = DatumGetTimestampTz(row->values[LOG_COMPLETED_AT]);
+	TimestampTz expires;
 
 	if (operation->ttl != NULL)
-		idem_log_row_set(row, LOG_EXPIRES_AT,
-						 DirectFunctionCall2(timestamptz_pl_interval, from, IntervalPGetDatum(operation->ttl)));
+		expires = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval, TimestampTzGetDatum(completed),
+														  IntervalPGetDatum(operation->ttl)));
 	else if (idem_operation_log_default_ttl >= 0)
-		idem_log_row_set(row, LOG_EXPIRES_AT,
-						 TimestampTzGetDatum(DatumGetTimestampTz(from) +
-											 idem_operation_log_default_ttl * USECS_PER_SEC));
+		expires = completed + idem_operation_log_default_ttl * USECS_PER_SEC;
+	else
+		return;
+
+	/* '-2 months 60 days 1 hour' is positive by itself, and may yet lead back */
+	if (expires <= completed)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("ttl must lead to a later time"),
+				 errhint("Pass an interval without negative parts.")));
+	idem_log_row_set(row, LOG_EXPIRES_AT, TimestampTzGetDatum(expires));
 }
 
 static bool
@@ -456,15 +474,15 @@ delete_expired_row(const Operation *operation)
 		TimestampTzGetDatum(GetCurrentTimestamp())
 	};
 
-	(void) execute_as_owner(operation, IDEM_LOG_DELETE_EXPIRED, write_delete_expired, values);
+	(void) execute_as_owner(operation, IDEM_LOG_DELETE_EXPIRED, write_delete_expired, values, InvalidSnapshot);
 }
 
 static bool
-exists_for_owner(const Operation *operation)
+is_live_for_owner(const Operation *operation)
 {
 	Datum		values[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
 
-	return execute_as_owner(operation, IDEM_LOG_PROBE, write_probe, values) > 0;
+	return execute_as_owner(operation, IDEM_LOG_PROBE, write_probe, values, InvalidSnapshot) > 0;
 }
 
 /*
@@ -474,25 +492,26 @@ exists_for_owner(const Operation *operation)
 void
 idem_operation_log_raise_not_recorded(const Operation *operation)
 {
+	TriggerDesc *triggers = operation->log_relation->trigdesc;
 	LogRow		other;
 
 	if (idem_operation_log_find_newer(operation, &other))
-	{
 		idem_operation_log_check_request(operation, &other);
-		raise_concurrent_operation();
-	}
-	if (exists_for_owner(operation))
+	else if (is_live_for_owner(operation))
 		ereport(ERROR,
 				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 				 errmsg("operation id \"%s\" is taken by an operation that row security hides",
 						text_to_cstring(operation->operation_id)),
 				 errhint("Use a scope of the role's own.")));
-	ereport(ERROR,
-			(errcode(IDEM_ROW_SUPPRESSED),
-			 errmsg("operation \"%s\" was not logged", text_to_cstring(operation->operation_id)),
-			 errdetail("A BEFORE INSERT trigger on the log \"%s\" kept its row from being stored.",
-					   get_rel_name(operation->log)),
-			 errhint("Change the trigger so that it returns the row.")));
+	else if (triggers != NULL && triggers->trig_insert_before_row)
+		ereport(ERROR,
+				(errcode(IDEM_ROW_SUPPRESSED),
+				 errmsg("operation \"%s\" was not logged", text_to_cstring(operation->operation_id)),
+				 errdetail("A BEFORE INSERT trigger on the log \"%s\" kept its row from being stored.",
+						   RelationGetRelationName(operation->log_relation)),
+				 errhint("Change the trigger so that it returns the row.")));
+	/* else it was there when the row was to be stored, and is gone now */
+	raise_concurrent_operation();
 }
 
 /*
@@ -539,10 +558,10 @@ write_forget(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation));
 	write_id_condition(out);
-	appendStringInfo(&out->sql, " RETURNING l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) $%d",
-					 idem_statement_param(out, TIMESTAMPTZOID));
+	appendStringInfoString(&out->sql,
+						   " RETURNING l.expires_at IS NULL OR l.expires_at OPERATOR(pg_catalog.>) pg_catalog.clock_timestamp()");
 }
 
 /*
@@ -552,11 +571,7 @@ write_forget(StatementText *out, const void *context)
 bool
 idem_operation_log_forget(const Operation *operation)
 {
-	Datum		values[] = {
-		PointerGetDatum(operation->scope),
-		PointerGetDatum(operation->operation_id),
-		TimestampTzGetDatum(GetCurrentTimestamp())
-	};
+	Datum		values[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
 	uint64		nrows = execute(operation, IDEM_LOG_FORGET, write_forget, values, NULL, InvalidSnapshot, false);
 	bool		was_live = false;
 	bool		isnull;
@@ -571,21 +586,21 @@ write_lock_log(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	appendStringInfo(&out->sql, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", qualified_name(operation->log));
+	appendStringInfo(&out->sql, "LOCK TABLE %s IN SHARE ROW EXCLUSIVE MODE", qualified_name(operation));
 }
 
-/* What is common to the statements that rename a scope: rows of scope $1 whose id stands in $2 too. */
+/* Appends the condition that a row of one of the scopes $1 and $2 has an id that stands in the other too. */
 static void
-write_colliding(StatementText *out, const char *verb, Oid log)
+write_collision(StatementText *out, const Operation *operation)
 {
-	int			from = idem_statement_param(out, TEXTOID);
-	int			to = idem_statement_param(out, TEXTOID);
+	int			one = idem_statement_param(out, TEXTOID);
+	int			other = idem_statement_param(out, TEXTOID);
 
 	appendStringInfo(&out->sql,
-					 "%s %s AS l WHERE l.scope OPERATOR(pg_catalog.=) $%d AND EXISTS (SELECT FROM %s AS o"
-					 " WHERE o.scope OPERATOR(pg_catalog.=) $%d"
+					 "l.scope OPERATOR(pg_catalog.=) ANY (ARRAY[$%d, $%d]) AND EXISTS (SELECT FROM %s AS o"
+					 " WHERE o.scope OPERATOR(pg_catalog.=) CASE WHEN l.scope OPERATOR(pg_catalog.=) $%d THEN $%d ELSE $%d END"
 					 " AND o.operation_id OPERATOR(pg_catalog.=) l.operation_id)",
-					 verb, qualified_name(log), to, qualified_name(log), from);
+					 one, other, qualified_name(operation), one, other, one);
 }
 
 static void
@@ -593,9 +608,9 @@ write_delete_colliding_expired(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	write_colliding(out, "DELETE FROM", operation->log);
-	appendStringInfo(&out->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) $%d",
-					 idem_statement_param(out, TIMESTAMPTZOID));
+	appendStringInfo(&out->sql, "DELETE FROM %s AS l WHERE ", qualified_name(operation));
+	write_collision(out, operation);
+	appendStringInfoString(&out->sql, " AND l.expires_at OPERATOR(pg_catalog.<=) pg_catalog.clock_timestamp()");
 }
 
 static void
@@ -603,7 +618,9 @@ write_find_colliding(StatementText *out, const void *context)
 {
 	const Operation *operation = context;
 
-	write_colliding(out, "SELECT FROM", operation->log);
+	appendStringInfo(&out->sql, "SELECT FROM %s AS l WHERE l.scope OPERATOR(pg_catalog.=) $1 AND ",
+					 qualified_name(operation));
+	write_collision(out, operation);
 }
 
 static void
@@ -614,32 +631,31 @@ write_rename_scope(StatementText *out, const void *context)
 	int			to = idem_statement_param(out, TEXTOID);
 
 	appendStringInfo(&out->sql, "UPDATE %s AS l SET scope = $%d WHERE l.scope OPERATOR(pg_catalog.=) $%d",
-					 qualified_name(operation->log), to, from);
+					 qualified_name(operation), to, from);
 }
 
 /*
  * Moves all operations of the scope to another, as the caller, who needs UPDATE
  * on the log.  Returns how many.  The log is locked in SHARE ROW EXCLUSIVE mode
  * first: operations in flight are waited for and moved too, and none is recorded
- * meanwhile.  Raises ID001 if an id is used in both scopes.
+ * meanwhile.  Under that lock the latest snapshot is exact at every isolation
+ * level.  Raises ID001 if an id is used in both scopes.
  */
 uint64
 idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
 {
-	Datum		values[] = {
-		PointerGetDatum(operation->scope),
-		PointerGetDatum(new_scope),
-		TimestampTzGetDatum(GetCurrentTimestamp())
-	};
+	Datum		values[] = {PointerGetDatum(operation->scope), PointerGetDatum(new_scope)};
 	Snapshot	snapshot;
 	uint64		nrows;
 
 	(void) execute(operation, IDEM_LOG_LOCK, write_lock_log, NULL, NULL, InvalidSnapshot, false);
-	(void) execute_as_owner(operation, IDEM_LOG_DELETE_COLLIDING, write_delete_colliding_expired, values);
 
-	/* under the lock the latest snapshot is exact at every isolation level */
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	nrows = execute(operation, IDEM_LOG_FIND_COLLIDING, write_find_colliding, values, NULL, snapshot, true);
+	(void) execute_as_owner(operation, IDEM_LOG_DELETE_COLLIDING, write_delete_colliding_expired, values, snapshot);
+	UnregisterSnapshot(snapshot);
+
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	nrows = execute_as_owner(operation, IDEM_LOG_FIND_COLLIDING, write_find_colliding, values, snapshot);
 	if (nrows > 0)
 		ereport(ERROR,
 				(errcode(IDEM_OPERATION_MISMATCH),
@@ -651,7 +667,7 @@ idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
 	nrows = execute(operation, IDEM_LOG_RENAME_SCOPE, write_rename_scope, values, NULL, snapshot, false);
 	UnregisterSnapshot(snapshot);
 
-	/* who has looked already and waits for the table looks again, see idem_operation_log_lock_table() */
+	/* who has looked already and comes to write starts again, see idem_operation_log_try_lock() */
 	CacheInvalidateRelcacheByRelid(operation->log);
 	return nrows;
 }

@@ -8,6 +8,7 @@
 
 #include "access/htup.h"
 #include "datatype/timestamp.h"
+#include "storage/lockdefs.h"
 #include "utils/jsonb.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
@@ -74,7 +75,8 @@ typedef struct LogRow
 typedef struct Operation
 {
 	Oid			log;
-	uint64		log_changes;
+	Relation	log_relation;	/* open while the operation runs: nobody drops or alters it below us */
+	uint64		log_changes;	/* how often it had changed when it was opened */
 	text	   *scope;
 	text	   *operation_id;
 	const Interval *ttl;		/* or NULL */
@@ -98,8 +100,9 @@ typedef struct Operation
 extern const LogColumnType idem_log_columns[LOG_NCOLUMNS];
 
 extern void idem_operation_log_init(void);
-extern void idem_operation_log_open(Operation *operation, Oid relid);
-extern bool idem_operation_log_lock_table(const Operation *operation);
+extern void idem_operation_log_open(Operation *operation, Oid relid, LOCKMODE lockmode);
+extern bool idem_operation_log_try_lock(const Operation *operation);
+extern void idem_operation_log_close(Operation *operation, LOCKMODE lockmode);
 extern TransactionId idem_operation_log_in_flight(const Operation *operation);
 extern bool idem_wait_for_transaction(TransactionId xid, TimestampTz until);
 extern bool idem_queue_for_transaction(TransactionId xid, TimestampTz started);

@@ -11,10 +11,11 @@
 #include "operation_log.h"
 
 #include "access/relation.h"
-#include "access/table.h"
 #include "access/tableam.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
+#include "catalog/pg_collation.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -106,6 +107,19 @@ refuse_log(Relation relation, const char *detail)
 			 errhint("Make a log with the columns and the primary key of idempotency.operation_log.")));
 }
 
+/* Ids compare by bytes, and a value comes back as it was recorded. */
+static bool
+is_column_of_log(Form_pg_attribute attribute, LogColumn column)
+{
+	if (attribute->attisdropped || strcmp(NameStr(attribute->attname), idem_log_columns[column].name) != 0)
+		return false;
+	if (attribute->atttypid != idem_log_columns[column].type || attribute->atttypmod != -1)
+		return false;
+	if (column > LOG_STATE)
+		return true;
+	return attribute->attnotnull && attribute->attcollation == C_COLLATION_OID;
+}
+
 static void
 check_log_columns(Relation relation)
 {
@@ -116,16 +130,11 @@ check_log_columns(Relation relation)
 		bool		found = false;
 
 		for (int i = 0; i < desc->natts && !found; i++)
-		{
-			Form_pg_attribute attribute = TupleDescAttr(desc, i);
-
-			found = !attribute->attisdropped &&
-				attribute->atttypid == idem_log_columns[column].type &&
-				strcmp(NameStr(attribute->attname), idem_log_columns[column].name) == 0;
-		}
+			found = is_column_of_log(TupleDescAttr(desc, i), column);
 		if (!found)
-			refuse_log(relation, psprintf("It has no column \"%s\" of type %s.", idem_log_columns[column].name,
-										  format_type_be(idem_log_columns[column].type)));
+			refuse_log(relation, psprintf("It has no column \"%s\" of type %s%s.", idem_log_columns[column].name,
+										  format_type_be(idem_log_columns[column].type),
+										  column <= LOG_STATE ? " COLLATE \"C\" NOT NULL" : ""));
 	}
 }
 
@@ -145,7 +154,7 @@ is_index_of_log(Relation relation, Relation index)
 		Form_pg_attribute attribute = TupleDescAttr(desc, form->indkey.values[i] - 1);
 
 		if (strcmp(NameStr(attribute->attname), idem_log_columns[i].name) != 0 ||
-			!get_collation_isdeterministic(index->rd_indcollation[i]))
+			index->rd_indcollation[i] != C_COLLATION_OID)
 			return false;
 	}
 	return true;
@@ -164,9 +173,10 @@ find_log_index(Relation relation)
 
 		if (is_index_of_log(relation, index))
 			found = RelationGetRelid(index);
-		index_close(index, NoLock);
-		if (OidIsValid(found))
-			break;
+		else if ((index->rd_index->indisunique || index->rd_index->indisexclusion) && index->rd_index->indisvalid)
+			refuse_log(relation, psprintf("Its index \"%s\" would keep other operations out.",
+										  RelationGetRelationName(index)));
+		index_close(index, AccessShareLock);
 	}
 	list_free(indexes);
 	return found;
@@ -183,6 +193,8 @@ check_log_shape(Relation relation)
 		refuse_log(relation, "It is a temporary or unlogged table, which a crash empties.");
 	if (relation->rd_rules != NULL)
 		refuse_log(relation, "It has rules.");
+	if (relation->rd_rel->relhassubclass && find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
+		refuse_log(relation, "Other tables inherit from it, and its key does not hold across them.");
 	check_log_columns(relation);
 	index = find_log_index(relation);
 	if (!OidIsValid(index))
@@ -191,25 +203,17 @@ check_log_shape(Relation relation)
 }
 
 static KnownLog *
-get_log(Oid relid)
+get_log(Relation relation)
 {
+	Oid			relid = RelationGetRelid(relation);
 	KnownLog   *log = hash_search(known_logs, &relid, HASH_FIND, NULL);
-	Relation	relation;
 	Oid			index;
 	bool		known;
 
 	if (log != NULL && log->valid)
 		return log;
 
-	relation = try_relation_open(relid, AccessShareLock);
-	if (relation == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("operation log with OID %u does not exist", relid),
-				 errhint("Name an existing log, or leave the argument \"log\" out.")));
 	index = check_log_shape(relation);
-	relation_close(relation, NoLock);
-
 	log = hash_search(known_logs, &relid, HASH_ENTER, &known);
 	if (!known)
 		log->changes = 0;
@@ -219,28 +223,44 @@ get_log(Oid relid)
 }
 
 /*
- * Says where the operation is logged.  Locks the log in ACCESS SHARE mode until
- * the transaction ends.  Raises 42809 if the relation cannot serve as a log,
- * 42P01 if there is none.
+ * Opens the log that the operation goes to, and locks it.  Raises 42809 if the
+ * relation cannot serve as a log, 42P01 if there is none.
  */
 void
-idem_operation_log_open(Operation *operation, Oid relid)
+idem_operation_log_open(Operation *operation, Oid relid, LOCKMODE lockmode)
 {
-	LockRelationOid(relid, AccessShareLock);
 	operation->log = relid;
-	operation->log_changes = get_log(relid)->changes;
+	operation->log_relation = try_relation_open(relid, lockmode);
+	if (operation->log_relation == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("operation log with OID %u does not exist", relid),
+				 errhint("Name an existing log, or leave the argument \"log\" out.")));
+	operation->log_changes = get_log(operation->log_relation)->changes;
 }
 
 /*
- * Locks the log in ROW EXCLUSIVE mode, as an INSERT does, until the transaction
- * ends.  Returns whether the relation has changed since idem_operation_log_open():
- * then what was looked up since may be no longer so.
+ * Locks an open log in ROW EXCLUSIVE mode, as an INSERT does, until the transaction
+ * ends, if that needs no waiting.  Returns false if it does, or if the log has
+ * changed since it was opened, by rename_scope() perhaps: then what was looked up
+ * may be no longer so.
  */
 bool
-idem_operation_log_lock_table(const Operation *operation)
+idem_operation_log_try_lock(const Operation *operation)
 {
-	LockRelationOid(operation->log, RowExclusiveLock);
-	return get_log(operation->log)->changes != operation->log_changes;
+	if (!ConditionalLockRelationOid(operation->log, RowExclusiveLock))
+		return false;
+	return get_log(operation->log_relation)->changes == operation->log_changes;
+}
+
+/*
+ * The end of idem_operation_log_open(), giving back a lock of this mode, or none
+ * for NoLock.  After an error there is no need.
+ */
+void
+idem_operation_log_close(Operation *operation, LOCKMODE lockmode)
+{
+	relation_close(operation->log_relation, lockmode);
 }
 
 /*
@@ -251,8 +271,8 @@ idem_operation_log_lock_table(const Operation *operation)
 TransactionId
 idem_operation_log_in_flight(const Operation *operation)
 {
-	Relation	relation = table_open(operation->log, AccessShareLock);
-	Relation	index = index_open(get_log(operation->log)->index, AccessShareLock);
+	Relation	relation = operation->log_relation;
+	Relation	index = index_open(get_log(relation)->index, AccessShareLock);
 	TupleTableSlot *slot = table_slot_create(relation, NULL);
 	TransactionId xid = InvalidTransactionId;
 	Datum		id[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
@@ -272,8 +292,7 @@ idem_operation_log_in_flight(const Operation *operation)
 	index_endscan(scan);
 
 	ExecDropSingleTupleTableSlot(slot);
-	index_close(index, NoLock);
-	table_close(relation, NoLock);
+	index_close(index, AccessShareLock);
 	return xid;
 }
 
@@ -316,7 +335,7 @@ idem_queue_for_transaction(TransactionId xid, TimestampTz started)
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	int			turn = DeadlockTimeout + Min(DeadlockTimeout, 100);
-	bool		last_turn = false;
+	volatile bool last_turn = false;
 	volatile bool ended = true;
 	int			nest_level;
 

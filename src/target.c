@@ -54,16 +54,13 @@ mark_stale(Datum arg, Oid relation)
 	HASH_SEQ_STATUS scan;
 	TableEntry *entry;
 
-	if (relation != InvalidOid)
-	{
-		entry = hash_search(state.tables, &relation, HASH_FIND, NULL);
-		if (entry != NULL)
-			entry->table->valid = false;
-		return;
-	}
 	hash_seq_init(&scan, state.tables);
 	while ((entry = hash_seq_search(&scan)) != NULL)
-		entry->table->valid = false;
+	{
+		if (relation == InvalidOid || relation == entry->relation ||
+			list_member_oid(entry->table->partitions, relation))
+			entry->table->valid = false;
+	}
 }
 
 static void
@@ -165,8 +162,9 @@ describe_key_column(Relation relation, Relation index, int i, TargetKeyColumn *c
 	column->number = number;
 	column->name = pstrdup(NameStr(attribute->attname));
 	column->type = attribute->atttypid;
+	/* a domain's constraints are for who stores a value, not for who looks for it */
 	column->base_type = getBaseType(column->type);
-	getTypeInputInfo(column->type, &column->input_function, &column->input_parameter);
+	getTypeInputInfo(column->base_type, &column->input_function, &column->input_parameter);
 	getTypeOutputInfo(column->base_type, &column->output_function, &is_varlena);
 	column->equality = get_opfamily_member(index->rd_opfamily[i], index->rd_opcintype[i],
 										   index->rd_opcintype[i], BTEqualStrategyNumber);
@@ -219,9 +217,32 @@ describe_keys(Relation relation, TargetTable *table)
 			if (key->primary && key->refusal == NULL)
 				table->primary = key;
 		}
-		index_close(index, NoLock);
+		index_close(index, AccessShareLock);
 	}
 	list_free(indexes);
+}
+
+/*
+ * Looks at the tables that the rows are in.  They are not locked here; an UPDATE
+ * locks what it needs.
+ */
+static void
+describe_storage(Relation relation, TargetTable *table)
+{
+	List	   *members;
+	ListCell   *cell;
+
+	table->durable = relation->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT;
+	if (relation->rd_rel->relkind != RELKIND_PARTITIONED_TABLE)
+		return;
+
+	members = find_all_inheritors(RelationGetRelid(relation), NoLock, NULL);
+	foreach(cell, members)
+	{
+		if (get_rel_persistence(lfirst_oid(cell)) != RELPERSISTENCE_PERMANENT)
+			table->durable = false;
+	}
+	table->partitions = members;
 }
 
 static TargetTable *
@@ -235,6 +256,7 @@ describe_table(Relation relation)
 	table->relation = RelationGetRelid(relation);
 	table->context = context;
 	table->valid = true;
+	describe_storage(relation, table);
 	describe_keys(relation, table);
 	MemoryContextSwitchTo(before);
 	return table;
@@ -276,13 +298,9 @@ refuse_table(Relation relation, const char *detail, const char *hint)
 			 errhint("%s", hint)));
 }
 
-/*
- * The row that is locked must be the row that is changed, once, and its change
- * must commit together with the log.  (A partition is never a foreign table
- * here: PostgreSQL allows none below a unique key.)
- */
+/* Only what has keys of its own can be asked which row is meant. */
 static void
-check_table(Relation relation)
+check_kind(Relation relation)
 {
 	switch (relation->rd_rel->relkind)
 	{
@@ -301,30 +319,23 @@ check_table(Relation relation)
 		default:
 			refuse_table(relation, "It is not a table.", "Name an ordinary or a partitioned table.");
 	}
-	if (relation->rd_rules != NULL)
-		refuse_table(relation, "It has rules, which would rewrite the update.", "Use triggers in place of rules.");
-	if (relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relhassubclass &&
-		find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
-		refuse_table(relation, "Other tables inherit from it, and its keys do not hold across them.",
-					 "Name the table that has the row, or use partitions.");
 }
 
 /*
- * Opens a table and locks it in ACCESS SHARE mode until the transaction ends:
- * its columns and keys then stay as they are, and a duplicate waits for nobody
- * who does not change them (CREATE INDEX, say).  Raises 42809 if it is of a kind
- * that cannot be a target, 42P01 if there is none.
+ * Opens a table and locks it.  In ACCESS SHARE mode its columns and keys stay as
+ * they are, and a duplicate waits for nobody who does not change them (CREATE
+ * INDEX, say).  Raises 42809 if it is not a table, 42P01 if there is none.
  */
 void
-idem_target_open(Target *target, Oid relid)
+idem_target_open(Target *target, Oid relid, LOCKMODE lockmode)
 {
-	target->relation = try_relation_open(relid, AccessShareLock);
+	target->relation = try_relation_open(relid, lockmode);
 	if (target->relation == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("target with OID %u does not exist", relid),
 				 errhint("Pass the table's name, for example 'shop.account'.")));
-	check_table(target->relation);
+	check_kind(target->relation);
 
 	if (state.open == 0 && state.replaced != NIL)
 		free_replaced();
@@ -333,24 +344,77 @@ idem_target_open(Target *target, Oid relid)
 }
 
 /*
- * Locks an open target as an UPDATE does, in ROW EXCLUSIVE mode, until the
- * transaction ends.
+ * Locks an open target in ROW EXCLUSIVE mode, as an UPDATE does, until the
+ * transaction ends, if that needs no waiting.  Returns false if it does: to wait
+ * while holding the weaker lock would be a deadlock with whoever has a stronger
+ * one and goes on to a stronger one yet.  And if the table has changed since it
+ * was opened.
  */
-void
-idem_target_lock_table(Target *target)
+bool
+idem_target_try_lock(const Target *target)
 {
-	LockRelationOid(RelationGetRelid(target->relation), RowExclusiveLock);
+	return ConditionalLockRelationOid(RelationGetRelid(target->relation), RowExclusiveLock) && target->table->valid;
 }
 
 /*
- * The end of idem_target_open().  After an error there is no need: the relation
- * is closed with its resource owner.
+ * The end of idem_target_open(), giving back a lock of this mode, or none for
+ * NoLock.  After an error there is no need: the relation is closed with its
+ * resource owner.
  */
 void
-idem_target_close(Target *target)
+idem_target_close(Target *target, LOCKMODE lockmode)
 {
 	state.open--;
-	relation_close(target->relation, NoLock);
+	relation_close(target->relation, lockmode);
+}
+
+/*
+ * Raises 42809 unless the table, locked as an UPDATE locks it, can be written to:
+ * the row that is locked must be the row that is changed, once, and live as long
+ * as its log row.  (A partition is never a foreign table here: PostgreSQL allows
+ * none below a unique key.)
+ */
+void
+idem_target_check_writable(const Target *target)
+{
+	Relation	relation = target->relation;
+
+	if (relation->rd_rules != NULL)
+		refuse_table(relation, "It has rules, which would rewrite the update.", "Use triggers in place of rules.");
+	if (!target->table->durable)
+		refuse_table(relation, "It is, or has a partition that is, temporary or unlogged: its rows would be gone and the log say that they are done.",
+					 "Make it a permanent table: ALTER TABLE ... SET LOGGED.");
+	if (relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relhassubclass &&
+		find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
+		refuse_table(relation, "Other tables inherit from it, and its keys do not hold across them.",
+					 "Name the table that has the row, or use partitions.");
+}
+
+/*
+ * Appends a name as it is stored: bare if it is plain, else in double quotes.
+ * quote_identifier() would depend on a setting and on the server's keywords, and
+ * what is stored must be the same for ever.
+ */
+static void
+append_stored_name(StringInfo out, const char *name)
+{
+	bool		plain = (name[0] >= 'a' && name[0] <= 'z') || name[0] == '_';
+
+	for (const char *c = name; *c != '\0' && plain; c++)
+		plain = (*c >= 'a' && *c <= 'z') || (*c >= '0' && *c <= '9') || *c == '_' || *c == '$';
+	if (plain)
+	{
+		appendStringInfoString(out, name);
+		return;
+	}
+	appendStringInfoChar(out, '"');
+	for (const char *c = name; *c != '\0'; c++)
+	{
+		if (*c == '"')
+			appendStringInfoChar(out, '"');
+		appendStringInfoChar(out, *c);
+	}
+	appendStringInfoChar(out, '"');
 }
 
 /*
@@ -359,10 +423,15 @@ idem_target_close(Target *target)
 char *
 idem_target_scope(const Target *target, const char *column_name)
 {
-	char	   *schema = get_namespace_name(RelationGetNamespace(target->relation));
+	StringInfoData scope;
 
-	return psprintf("%s.%s", quote_qualified_identifier(schema, RelationGetRelationName(target->relation)),
-					quote_identifier(column_name));
+	initStringInfo(&scope);
+	append_stored_name(&scope, get_namespace_name(RelationGetNamespace(target->relation)));
+	appendStringInfoChar(&scope, '.');
+	append_stored_name(&scope, RelationGetRelationName(target->relation));
+	appendStringInfoChar(&scope, '.');
+	append_stored_name(&scope, column_name);
+	return scope.data;
 }
 
 /* ---------- columns ---------- */

@@ -9,6 +9,7 @@
 #include "access/attnum.h"
 #include "fmgr.h"
 #include "nodes/pg_list.h"
+#include "storage/lockdefs.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/relcache.h"
@@ -21,7 +22,7 @@ typedef struct TargetKeyColumn
 	char	   *name;
 	Oid			type;
 	Oid			base_type;
-	Oid			input_function;
+	Oid			input_function; /* the base type's, and these two */
 	Oid			input_parameter;
 	Oid			output_function;
 	Oid			equality;		/* the index's own operator */
@@ -43,7 +44,9 @@ typedef struct TargetKey
 typedef struct TargetTable
 {
 	Oid			relation;
-	bool		valid;			/* cleared when the relation changes */
+	List	   *partitions;		/* OIDs of all tables below it */
+	bool		durable;		/* its rows outlive a crash, those of partitions too */
+	bool		valid;			/* cleared when one of these changes */
 	MemoryContext context;		/* everything below lives here, this too */
 	int			nkeys;
 	TargetKey **keys;
@@ -90,15 +93,16 @@ typedef bool (*TargetRecheck) (void *argument);
 
 /* target.c: tables and columns */
 extern void idem_target_init(void);
-extern void idem_target_open(Target *target, Oid relid);
-extern void idem_target_lock_table(Target *target);
-extern void idem_target_close(Target *target);
+extern void idem_target_open(Target *target, Oid relid, LOCKMODE lockmode);
+extern bool idem_target_try_lock(const Target *target);
+extern void idem_target_close(Target *target, LOCKMODE lockmode);
+extern void idem_target_check_writable(const Target *target);
 extern char *idem_target_scope(const Target *target, const char *column_name);
 extern void idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column);
 
 /* target_key.c: which row a key names */
 extern void idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row);
-extern bool idem_target_read_json_key(const Target *target, const TargetKey *key, Jsonb *json, TargetRow *row);
+extern bool idem_target_read_logged_key(const TargetRow *row, Jsonb *logged, TargetRow *logged_row);
 extern bool idem_target_same_key(const TargetRow *a, const TargetRow *b);
 
 /* target_row.c: what is done to the row */
@@ -108,6 +112,7 @@ extern bool idem_target_add(const TargetRow *row, const TargetColumn *column, Nu
 extern TargetLock idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Numeric *value);
 extern bool idem_target_insert(const TargetRow *row, const TargetColumn *column, Numeric initial,
 							   bool conflict_is_error, Numeric *value);
+extern bool idem_target_exists_for_owner(const TargetRow *row);
 extern TransactionId idem_target_holder(const TargetRow *row);
 
 #endif							/* IDEM_TARGET_H */

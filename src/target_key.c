@@ -58,8 +58,45 @@ refuse_null_key(const TargetKeyColumn *column)
 static Datum
 value_from_string(const TargetKeyColumn *column, char *string)
 {
+	/* the one type whose input function cuts what it reads */
+	if (column->base_type == NAMEOID && strlen(string) >= NAMEDATALEN)
+		ereport(ERROR,
+				(errcode(ERRCODE_NAME_TOO_LONG),
+				 errmsg("value for key column \"%s\" is longer than type name can hold", column->name),
+				 errhint("Pass at most %d bytes.", NAMEDATALEN - 1)));
+
 	/* no type modifier: a numeric(10,2) would round 1.234 to the key of another row */
 	return OidInputFunctionCall(column->input_function, string, column->input_parameter, -1);
+}
+
+static bool
+is_float(Oid type)
+{
+	return type == FLOAT4OID || type == FLOAT8OID;
+}
+
+/*
+ * Reads a number as a value of the key column.  Its text is without trailing
+ * zeros: an integer column reads 7.00 as 7, and refuses 7.5.  A float column may
+ * have no such number, and would take the next one, another row's.
+ */
+static Datum
+value_from_number(const TargetKeyColumn *column, Numeric number)
+{
+	Datum		value = value_from_string(column, numeric_normalize(number));
+	JsonbValue	read;
+
+	if (!is_float(column->base_type))
+		return value;
+	idem_canonical_json_from_datum(value, column->base_type, column->output_function, &read);
+	if (read.type != jbvNumeric ||
+		DatumGetInt32(DirectFunctionCall2(numeric_cmp, NumericGetDatum(read.val.numeric), NumericGetDatum(number))) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("key column \"%s\" of type %s has no value %s", column->name,
+						format_type_be(column->type), numeric_normalize(number)),
+				 errhint("Cast the key to %s where it is made.", format_type_be(column->type))));
+	return value;
 }
 
 static Datum
@@ -81,37 +118,35 @@ value_from_integer(const TargetKeyColumn *column, int64 value)
 			return NumericGetDatum(int64_to_numeric(value));
 	}
 	/* let the type say that it is out of range, or read it its own way */
-	return value_from_string(column, psprintf(INT64_FORMAT, value));
+	return value_from_number(column, int64_to_numeric(value));
 }
 
-/* A number's text without trailing zeros: an integer column reads 7.00 as 7, and refuses 7.5. */
+/* A float as the number that its shortest exact decimal spells, whatever digits the session prints. */
 static Datum
-value_from_number(const TargetKeyColumn *column, Numeric value)
+value_from_float(const TargetKeyColumn *column, Datum value, Oid type)
 {
-	return value_from_string(column, numeric_normalize(value));
+	JsonbValue	number;
+
+	idem_canonical_json_from_datum(value, type, InvalidOid, &number);
+	if (number.type != jbvNumeric)
+		return value_from_string(column, pnstrdup(number.val.string.val, number.val.string.len));
+	return value_from_number(column, number.val.numeric);
 }
 
-/*
- * Reads a value of another type as a value of the key column.  Only what keeps
- * the value is done: a cast that rounds would name another row.
- */
+/* Only casts that keep the value: one that rounds would name another row. */
 static Datum
-value_from_other_type(const TargetKeyColumn *column, Datum value, Oid type)
+value_by_cast(const TargetKeyColumn *column, Datum value, Oid type)
 {
 	Oid			cast;
-	CoercionPathType path;
+	CoercionPathType path = find_coercion_pathway(column->base_type, type, COERCION_IMPLICIT, &cast);
 	Oid			output_function;
 	bool		is_varlena;
 
-	path = find_coercion_pathway(column->base_type, type, COERCION_IMPLICIT, &cast);
 	if (path == COERCION_PATH_RELABELTYPE)
 		return value;
-	if (path == COERCION_PATH_FUNC && get_func_nargs(cast) == 1)
+	if (path == COERCION_PATH_FUNC && get_func_nargs(cast) == 1 && column->base_type != NAMEOID)
 		return OidFunctionCall1(cast, value);
-
-	/* numbers have one text, which the other number type reads exactly or not at all */
-	if (TypeCategory(type) == TYPCATEGORY_STRING ||
-		(TypeCategory(type) == TYPCATEGORY_NUMERIC && TypeCategory(column->base_type) == TYPCATEGORY_NUMERIC))
+	if (TypeCategory(type) == TYPCATEGORY_STRING)
 	{
 		getTypeOutputInfo(type, &output_function, &is_varlena);
 		return value_from_string(column, OidOutputFunctionCall(output_function, value));
@@ -125,19 +160,12 @@ value_from_other_type(const TargetKeyColumn *column, Datum value, Oid type)
 	return (Datum) 0;			/* not reached; for compilers that do not know */
 }
 
-/* A domain's input function is also what checks its constraints. */
-static bool
-is_domain(const TargetKeyColumn *column)
-{
-	return column->type != column->base_type;
-}
-
 static Datum
 key_value(const TargetKeyColumn *column, Datum value, Oid type)
 {
 	Oid			base_type = getBaseType(type);
 
-	if (base_type == column->base_type && !is_domain(column))
+	if (base_type == column->base_type)
 		return value;
 	switch (base_type)
 	{
@@ -150,11 +178,14 @@ key_value(const TargetKeyColumn *column, Datum value, Oid type)
 		case TEXTOID:
 			return value_from_string(column, TextDatumGetCString(value));
 		case NUMERICOID:
-			return value_from_number(column, DatumGetNumeric(value));
+		case FLOAT4OID:
+		case FLOAT8OID:
+			if (TypeCategory(column->base_type) != TYPCATEGORY_NUMERIC)
+				return value_by_cast(column, value, base_type);
+			return base_type == NUMERICOID ?
+				value_from_number(column, DatumGetNumeric(value)) : value_from_float(column, value, base_type);
 		default:
-			if (base_type == column->base_type)
-				return value;
-			return value_from_other_type(column, value, base_type);
+			return value_by_cast(column, value, base_type);
 	}
 }
 
@@ -333,20 +364,56 @@ idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *r
 		refuse_scalar_key(target);
 }
 
+/* Are equal values of this column always the same JSON value? */
+static bool
+has_one_form(const TargetKeyColumn *column)
+{
+	switch (column->base_type)
+	{
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case NUMERICOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case UUIDOID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case JSONBOID:
+			return true;
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case NAMEOID:
+			return get_collation_isdeterministic(column->collation);
+		default:
+			return type_is_enum(column->base_type);
+	}
+}
+
 /*
- * Reads an object as values of a key that is already chosen.  Returns false if
- * it is not one of exactly its columns.
+ * Reads a key as it was logged, if it could be equal to this row's key and yet be
+ * written in another form.  Returns false if not.
  */
 bool
-idem_target_read_json_key(const Target *target, const TargetKey *key, Jsonb *json, TargetRow *row)
+idem_target_read_logged_key(const TargetRow *row, Jsonb *logged, TargetRow *logged_row)
 {
 	JsonbValue	object;
+	bool		one_form = true;
 
-	idem_canonical_json_from_jsonb(json, &object);
-	if (object.type != jbvObject || !key_has_columns_of(key, &object))
+	for (int i = 0; i < row->key->ncolumns; i++)
+		one_form &= has_one_form(&row->key->columns[i]);
+	if (one_form)
 		return false;
-	row->target = target;
-	read_json_members(key, &object, row);
+
+	idem_canonical_json_from_jsonb(logged, &object);
+	if (object.type != jbvObject || !key_has_columns_of(row->key, &object))
+		return false;
+	logged_row->target = row->target;
+	read_json_members(row->key, &object, logged_row);
 	return true;
 }
 

@@ -93,14 +93,14 @@ write_key_condition(StatementText *out, const TargetRow *row)
 	for (int i = 0; i < row->key->ncolumns; i++)
 	{
 		const TargetKeyColumn *column = &row->key->columns[i];
-		int			param = idem_statement_param(out, column->type);
+		int			param = idem_statement_param(out, column->base_type);
 
 		if (i > 0)
 			appendStringInfoString(&out->sql, " AND ");
 		generate_operator_clause(&out->sql,
 								 psprintf("t.%s", quote_identifier(column->name)), column->type,
 								 column->equality,
-								 psprintf("$%d", param), column->type);
+								 psprintf("$%d", param), column->base_type);
 		appendStringInfoString(&out->sql, collation_clause(column->collation));
 	}
 }
@@ -193,7 +193,7 @@ write_insert(StatementText *out, const void *context)
 		appendStringInfo(&out->sql, "%s, ", quote_identifier(key->columns[i].name));
 	appendStringInfo(&out->sql, "%s) VALUES (", quote_identifier(source->column->name));
 	for (int i = 0; i < key->ncolumns; i++)
-		appendStringInfo(&out->sql, "$%d, ", idem_statement_param(out, key->columns[i].type));
+		appendStringInfo(&out->sql, "$%d, ", idem_statement_param(out, key->columns[i].base_type));
 	appendStringInfo(&out->sql, "$%d) ", idem_statement_param(out, NUMERICOID));
 }
 
@@ -201,6 +201,8 @@ static void
 write_returning(StatementText *out, const TextSource *source)
 {
 	appendStringInfo(&out->sql, "RETURNING %s", column_as_numeric(source->column));
+	for (int i = 0; i < source->row->key->ncolumns; i++)
+		appendStringInfo(&out->sql, ", t.%s", quote_identifier(source->row->key->columns[i].name));
 }
 
 static void
@@ -290,6 +292,8 @@ idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,
 
 	if (nrows == 0)
 		return false;
+	if (nrows > 1)				/* a unique key names one row */
+		elog(ERROR, "update by unique key changed " UINT64_FORMAT " rows", nrows);
 	*value = result_numeric(1);
 	return true;
 }
@@ -322,6 +326,32 @@ idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Nu
 }
 
 /*
+ * A column's type modifier may have rounded or cut the key, or a trigger changed
+ * it: then the row that was stored is not the one that was named, and the next
+ * call would not find it.
+ */
+static void
+check_stored_key(const TargetRow *row)
+{
+	TargetRow	stored = {.target = row->target,.key = row->key};
+	bool		isnull = false;
+	bool		any_null = false;
+
+	for (int i = 0; i < row->key->ncolumns; i++)
+	{
+		stored.values[i] = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, i + 2, &isnull);
+		any_null |= isnull;
+	}
+	if (any_null || !idem_target_same_key(row, &stored))
+		ereport(ERROR,
+				(errcode(IDEM_ROW_SUPPRESSED),
+				 errmsg("the row would be stored in table \"%s\" under another key",
+						RelationGetRelationName(row->target->relation)),
+				 errdetail("The key column's type rounds or cuts the value given, or a trigger changes it."),
+				 errhint("Pass the key as it is stored.")));
+}
+
+/*
  * Creates the row with its key and the column; the other columns take their
  * defaults.  Returns false if nothing was inserted: a unique key was in the way
  * (an error, if `conflict_is_error`), or a trigger suppressed the row.
@@ -339,8 +369,18 @@ idem_target_insert(const TargetRow *row, const TargetColumn *column, Numeric ini
 
 	if (nrows == 0)
 		return false;
+	check_stored_key(row);
 	*value = result_numeric(1);
 	return true;
+}
+
+/*
+ * Is the row there, if row security is left out of account?
+ */
+bool
+idem_target_exists_for_owner(const TargetRow *row)
+{
+	return execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0, InvalidSnapshot) > 0;
 }
 
 /* ---------- who holds a row ---------- */
@@ -371,7 +411,8 @@ running_holder(HeapTupleHeader tuple)
 		return InvalidTransactionId;
 	if (tuple->t_infomask & HEAP_XMAX_IS_MULTI)
 		return running_member(xmax);
-	if (TransactionIdIsCurrentTransactionId(xmax) || !TransactionIdIsInProgress(xmax))
+	if (HEAP_XMAX_IS_KEYSHR_LOCKED(tuple->t_infomask) ||
+		TransactionIdIsCurrentTransactionId(xmax) || !TransactionIdIsInProgress(xmax))
 		return InvalidTransactionId;
 	return xmax;
 }
