@@ -39,6 +39,7 @@ SELECT outcome FROM idempotency.accumulate('account', '{"id": "1"}'::jsonb, 'bal
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', NULL::int, 'balance', 1, 'x')$$);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', NULL::text, 'balance', 1, 'x')$$);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', 'one', 'balance', 1, 'x')$$);
+SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', '{"id": 1}', 'balance', 1, 'x')$$);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', 1.5, 'balance', 1, 'x')$$);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', 1e30, 'balance', 1, 'x')$$);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('account', true, 'balance', 1, 'x')$$);
@@ -69,7 +70,7 @@ ALTER TABLE odd ADD PRIMARY KEY (b, c);
 SELECT * FROM pg_temp.error_of($$SELECT idempotency.accumulate('odd', 1, 'n', 1, 'x')$$);
 -- text where a single value cannot be meant is read as jsonb
 SELECT outcome, value FROM idempotency.accumulate('odd', '{"b": 1, "c": 1}', 'n', 1, 'composite as text');
-SELECT code FROM pg_temp.error_of($$SELECT idempotency.accumulate('odd', '1', 'n', 1, 'x')$$);
+SELECT code, hint FROM pg_temp.error_of($$SELECT idempotency.accumulate('odd', '1', 'n', 1, 'x')$$);
 
 -- keys of other types
 CREATE TYPE season AS ENUM ('spring', 'autumn');

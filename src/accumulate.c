@@ -257,19 +257,22 @@ number_text(Numeric number)
 }
 
 /*
- * The caller reads the column by this very call, so its value may be shown.
+ * `value` is the column as it stood.  The caller reads it by this very call, so it
+ * may be shown.
  */
 static void
-raise_limit_exceeded(const Call *call, Numeric value, const char *when)
+raise_limit_exceeded(const Call *call, Numeric value, const char *what, const char *hint)
 {
 	ereport(ERROR,
 			(errcode(IDEM_LIMIT_EXCEEDED),
 			 errmsg("operation \"%s\" %s the limits of column \"%s\"",
-					text_to_cstring(call->operation.operation_id), when, call->column_name),
-			 errdetail("The value is %s, the delta %s, the minimum %s, the maximum %s.", number_text(value),
+					text_to_cstring(call->operation.operation_id), what, call->column_name),
+			 errdetail("The value was %s, the delta %s, the minimum %s, the maximum %s.", number_text(value),
 					   number_text(call->delta), number_text(call->minimum), number_text(call->maximum)),
-			 errhint("Pass on_reject => 'return' or 'record' to get the outcome \"rejected\" in place of an error.")));
+			 errhint("%s", hint)));
 }
+
+#define HINT_ON_REJECT "Pass on_reject => 'return' or 'record' to get the outcome \"rejected\" in place of an error."
 
 static void
 answer(Call *call, Outcome outcome, Numeric value, TimestampTz applied_at)
@@ -292,7 +295,7 @@ answer_from_log(Call *call, const LogRow *row)
 
 	idem_operation_log_check_request(&call->operation, row);
 	if (outcome == IDEM_REJECTED && call->on_reject == IDEM_REJECT_RAISE)
-		raise_limit_exceeded(call, value, "was rejected by");
+		raise_limit_exceeded(call, value, "was rejected by", HINT_ON_REJECT);
 	answer(call, outcome, value, took_effect ? DatumGetTimestampTz(row->values[LOG_COMPLETED_AT]) : 0);
 }
 
@@ -331,7 +334,7 @@ static void
 reject(Call *call, Numeric value)
 {
 	if (call->on_reject == IDEM_REJECT_RAISE)
-		raise_limit_exceeded(call, value, "would leave");
+		raise_limit_exceeded(call, value, "would leave", HINT_ON_REJECT);
 	if (call->on_reject == IDEM_REJECT_RETURN || record_rejection(call, value))
 		answer(call, IDEM_REJECTED, value, 0);
 }
@@ -370,7 +373,7 @@ applied(Call *call, Numeric value)
 
 	check_countable(call, value);
 	if (!within_limits(call, value))
-		raise_limit_exceeded(call, value, "was made by a trigger to leave");
+		raise_limit_exceeded(call, value, "was made by a trigger to leave", "Change the trigger, or the limits.");
 	build_log_row(call, IDEM_STATE_DONE, now, value, &row);
 	idem_operation_log_record(&call->operation, &row);
 	answer(call, IDEM_APPLIED, value, now);
@@ -454,8 +457,9 @@ wait_for_twin(Call *call, TransactionId twin)
 static Hold
 wait_for_holder(Call *call)
 {
+	int			patience = LockTimeout > 0 ? Min(LockTimeout, DeadlockTimeout) : DeadlockTimeout;
 	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz asking_until = TimestampTzPlusMilliseconds(started, DeadlockTimeout);
+	TimestampTz asking_until = TimestampTzPlusMilliseconds(started, patience);
 	TransactionId holder;
 
 	while (TransactionIdIsValid(holder = idem_target_holder(&call->row)))
@@ -473,7 +477,7 @@ wait_for_holder(Call *call)
 		}
 		if (idem_queue_for_transaction(holder, started))
 			return HOLD_NOT_YET;
-		asking_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), DeadlockTimeout);
+		asking_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
 	}
 	return HOLD_NOBODY;
 }

@@ -142,7 +142,7 @@ idem_arguments_check_ttl(const Interval *ttl)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("ttl must be greater than zero"),
-				 errhint("Leave it out to remember the operation as long as the log does.")));
+				 errhint("Leave it out to remember the operation as long as idempotency.default_ttl says.")));
 }
 
 /*
@@ -170,7 +170,8 @@ idem_arguments_wait(const Interval *wait)
 }
 
 /*
- * Returns what `on_reject` asks for.  Raises 22023 for anything else.
+ * Returns what `on_reject` asks for.  Raises 22004 for NULL, 22023 for anything
+ * else.
  */
 OnReject
 idem_arguments_on_reject(const text *on_reject)
@@ -185,7 +186,7 @@ idem_arguments_on_reject(const text *on_reject)
 		return IDEM_REJECT_RECORD;
 
 	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			(errcode(word ? ERRCODE_INVALID_PARAMETER_VALUE : ERRCODE_NULL_VALUE_NOT_ALLOWED),
 			 word ? errmsg("unknown value for on_reject: \"%s\"", word)
 			 : errmsg("argument \"%s\" must not be NULL", "on_reject"),
 			 errhint("Use 'raise', 'return' or 'record'.")));

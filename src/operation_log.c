@@ -663,7 +663,7 @@ idem_operation_log_rename_scope(const Operation *operation, text *new_scope)
 						text_to_cstring(operation->scope), text_to_cstring(new_scope)),
 				 errdetail_plural("%llu operation id is used in both.", "%llu operation ids are used in both.",
 								  (unsigned long) nrows, (unsigned long long) nrows),
-				 errhint("Choose a scope that is not in use.")));
+				 errhint("Choose a scope that is not in use; or, if these took effect under both names, correct one effect of each and forget() it there.")));
 	nrows = execute(operation, IDEM_LOG_RENAME_SCOPE, write_rename_scope, values, NULL, snapshot, false);
 	UnregisterSnapshot(snapshot);
 

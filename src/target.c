@@ -461,8 +461,7 @@ find_column(Relation relation, const char *name)
 	}
 	ereport(ERROR,
 			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of table \"%s\" does not exist", name, RelationGetRelationName(relation)),
-			 errhint("Name a column of type smallint, integer, bigint or numeric.")));
+			 errmsg("column \"%s\" of table \"%s\" does not exist", name, RelationGetRelationName(relation))));
 	return InvalidAttrNumber;	/* not reached; for compilers that do not know */
 }
 

@@ -333,6 +333,53 @@ refuse_scalar_key(const Target *target)
 }
 
 /*
+ * Is it meant as an object of columns?  Then it must say so by its type, since a
+ * text key may look like one.
+ */
+static void
+refuse_object_as_text(const TargetKeyColumn *column, const char *string)
+{
+	if (string[strspn(string, " \t\r\n")] != '{')
+		return;
+	switch (column->base_type)
+	{
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case NUMERICOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
+					 errmsg("invalid value for key column \"%s\" of type %s: \"%s\"",
+							column->name, format_type_be(column->type), string),
+					 errhint("To name columns, cast it: '...'::jsonb.")));
+	}
+}
+
+static void
+read_text_key(const Target *target, char *string, TargetRow *row)
+{
+	const TargetKey *primary = target->table->primary;
+
+	if (primary != NULL && primary->ncolumns == 1)
+	{
+		refuse_object_as_text(&primary->columns[0], string);
+		row->key = primary;
+		row->values[0] = value_from_string(&primary->columns[0], string);
+		set_key_json(row);
+	}
+	else if (string[strspn(string, " \t\r\n")] == '{')
+		read_json_key(target, DatumGetJsonbP(DirectFunctionCall1(jsonb_in, CStringGetDatum(string))), row);
+	else
+		refuse_scalar_key(target);
+}
+
+/*
  * Finds out which row a key names: a value of a one-column primary key, or an
  * object of the columns of any unique key.  Text (and so a parameter of unknown
  * type) is read by the key column's own input function; where the primary key is
@@ -346,20 +393,18 @@ void
 idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row)
 {
 	const TargetKey *primary = target->table->primary;
-	bool		scalar_fits = primary != NULL && primary->ncolumns == 1;
 
 	row->target = target;
 	if (key_type == JSONBOID)
 		read_json_key(target, DatumGetJsonbP(key), row);
-	else if (scalar_fits)
+	else if (key_type == TEXTOID)
+		read_text_key(target, TextDatumGetCString(key), row);
+	else if (primary != NULL && primary->ncolumns == 1)
 	{
 		row->key = primary;
 		row->values[0] = key_value(&primary->columns[0], key, key_type);
 		set_key_json(row);
 	}
-	else if (key_type == TEXTOID)
-		read_json_key(target, DatumGetJsonbP(DirectFunctionCall1(jsonb_in,
-																 CStringGetDatum(TextDatumGetCString(key)))), row);
 	else
 		refuse_scalar_key(target);
 }
