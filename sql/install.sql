@@ -6,7 +6,9 @@ DROP SCHEMA IF EXISTS idempotency;
 -- a schema that belongs to someone else is refused: they could replace what is in it
 CREATE ROLE regress_idem_stranger;
 CREATE SCHEMA idempotency AUTHORIZATION regress_idem_stranger;
+\set SHOW_CONTEXT never
 CREATE EXTENSION idempotency;
+\set SHOW_CONTEXT errors
 DROP SCHEMA idempotency;
 DROP ROLE regress_idem_stranger;
 
