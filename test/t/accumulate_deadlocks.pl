@@ -14,7 +14,7 @@ use Idempotency::Test;
 use Test::More;
 
 my $CLIENTS = 16;
-my $TRANSACTIONS = 300;
+my $TRANSACTIONS = 200;
 
 # Deadlocks are looked for early, so that the test need not wait for them.
 my $node = start_node('main', conf => "synchronous_commit = off\ndeadlock_timeout = 50ms");
