@@ -18,6 +18,7 @@
 #include "canonical_json.h"
 #include "compat.h"
 #include "errors.h"
+#include "hold.h"
 #include "operation_log.h"
 #include "request_digest.h"
 #include "target.h"
@@ -26,8 +27,6 @@
 #include "executor/spi.h"
 #include "funcapi.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
-#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
@@ -80,7 +79,6 @@ typedef struct Call
 	bool		create_missing;
 	OnReject	on_reject;
 	int64		wait;
-	TimestampTz wait_until;		/* 0 until a twin in flight was seen */
 
 	/* the guarded update found the operation logged */
 	bool		raced;
@@ -421,95 +419,6 @@ apply_guarded(Call *call, Snapshot snapshot)
 
 /* ---------- the long way ---------- */
 
-typedef enum Hold
-{
-	HOLD_ROW,					/* the row is ours */
-	HOLD_NO_ROW,				/* there is none */
-	HOLD_NOT_YET,				/* someone has ended; try again */
-	HOLD_NOBODY,				/* the row is there and nobody has it; try again */
-	HOLD_GAVE_UP				/* a twin is in flight and the wait is over */
-} Hold;
-
-/*
- * Waits for the end of a twin's transaction.  The time that `wait` gives starts
- * when there is a twin to wait for.
- */
-static Hold
-wait_for_twin(Call *call, TransactionId twin)
-{
-	if (call->wait == IDEM_WAIT_UNLIMITED)
-	{
-		XactLockTableWait(twin, NULL, NULL, XLTW_None);
-		return HOLD_NOT_YET;
-	}
-	if (call->wait_until == 0)
-		call->wait_until = GetCurrentTimestamp() + call->wait;
-	return idem_wait_for_transaction(twin, call->wait_until) ? HOLD_NOT_YET : HOLD_GAVE_UP;
-}
-
-/*
- * Waits for whoever has the row and has not logged our id.  It may turn out to
- * be the twin, between its update and its log row, or having locked the row
- * first; so the wait is cut into turns, and after each the log is asked again.
- * In every other turn the wait is in the lock manager's queue, long enough for a
- * deadlock to be found.
- */
-static Hold
-wait_for_holder(Call *call)
-{
-	int			patience = LockTimeout > 0 ? Min(LockTimeout, DeadlockTimeout) : DeadlockTimeout;
-	TimestampTz started = GetCurrentTimestamp();
-	TimestampTz asking_until = TimestampTzPlusMilliseconds(started, patience);
-	TransactionId holder;
-
-	while (TransactionIdIsValid(holder = idem_target_holder(&call->row)))
-	{
-		TransactionId twin = idem_operation_log_in_flight(&call->operation);
-		TimestampTz now = GetCurrentTimestamp();
-
-		if (TransactionIdIsValid(twin))
-			return wait_for_twin(call, twin);
-		if (now < asking_until)
-		{
-			if (idem_wait_for_transaction(holder, Min(TimestampTzPlusMilliseconds(now, 20), asking_until)))
-				return HOLD_NOT_YET;
-			continue;
-		}
-		if (idem_queue_for_transaction(holder, started))
-			return HOLD_NOT_YET;
-		asking_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
-	}
-	return HOLD_NOBODY;
-}
-
-/*
- * Tries to get hold of the row, in *value its column.  With an unlimited wait
- * this is one lock; otherwise each step may find a twin to wait for first.
- */
-static Hold
-hold_row(Call *call, Numeric *value)
-{
-	bool		unlimited = call->wait == IDEM_WAIT_UNLIMITED;
-	TransactionId twin;
-
-	if (!unlimited && TransactionIdIsValid(twin = idem_operation_log_in_flight(&call->operation)))
-		return wait_for_twin(call, twin);
-
-	switch (idem_target_lock(&call->row, &call->column, unlimited, value))
-	{
-		case IDEM_ROW_LOCKED:
-			return HOLD_ROW;
-		case IDEM_ROW_BUSY:
-			return unlimited ? HOLD_NOBODY : wait_for_holder(call);
-		case IDEM_ROW_MISSING:
-			break;
-	}
-
-	/* a twin may be creating it */
-	twin = idem_operation_log_in_flight(&call->operation);
-	return TransactionIdIsValid(twin) ? wait_for_twin(call, twin) : HOLD_NO_ROW;
-}
-
 static void
 raise_row_missing(const Call *call)
 {
@@ -589,6 +498,7 @@ apply_holding(Call *call, Numeric value)
 static void
 apply_after_hold(Call *call)
 {
+	Hold		request = {&call->operation, &call->row, &call->column, call->wait};
 	int			create_rounds = 0;
 	int			lock_rounds = 0;
 
@@ -596,12 +506,12 @@ apply_after_hold(Call *call)
 	{
 		Numeric		value;
 		LogRow		logged;
-		Hold		hold = hold_row(call, &value);
+		HoldResult	hold = idem_hold_row(&request, &value);
 
 		CHECK_FOR_INTERRUPTS();
-		if (hold == HOLD_NOBODY && ++lock_rounds == MAX_LOCK_ROUNDS)
-			hold = idem_target_lock(&call->row, &call->column, true, &value) == IDEM_ROW_LOCKED ? HOLD_ROW : HOLD_NO_ROW;
-		if (hold == HOLD_GAVE_UP)
+		if (hold == IDEM_HOLD_NOBODY && ++lock_rounds == MAX_LOCK_ROUNDS)
+			hold = idem_target_lock(&call->row, &call->column, true, &value) == IDEM_ROW_LOCKED ? IDEM_HOLD_ROW : IDEM_HOLD_NO_ROW;
+		if (hold == IDEM_HOLD_GAVE_UP)
 		{
 			answer(call, IDEM_IN_PROGRESS, NULL, 0);
 			return;
@@ -611,12 +521,12 @@ apply_after_hold(Call *call)
 			answer_from_log(call, &logged);
 			return;
 		}
-		if (hold == HOLD_ROW)
+		if (hold == IDEM_HOLD_ROW)
 		{
 			apply_holding(call, value);
 			return;
 		}
-		if (hold == HOLD_NO_ROW)
+		if (hold == IDEM_HOLD_NO_ROW)
 		{
 			if (!call->create_missing)
 				raise_row_missing(call);

@@ -104,8 +104,6 @@ extern void idem_operation_log_open(Operation *operation, Oid relid, LOCKMODE lo
 extern bool idem_operation_log_try_lock(const Operation *operation);
 extern void idem_operation_log_close(Operation *operation, LOCKMODE lockmode);
 extern TransactionId idem_operation_log_in_flight(const Operation *operation);
-extern bool idem_wait_for_transaction(TransactionId xid, TimestampTz until);
-extern bool idem_queue_for_transaction(TransactionId xid, TimestampTz started);
 
 /* operation_log.c: its rows */
 extern int	idem_operation_log_default_ttl;

@@ -12,24 +12,17 @@
 
 #include "access/relation.h"
 #include "access/tableam.h"
-#include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
-#include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/latch.h"
-#include "storage/proc.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/resowner.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 const LogColumnType idem_log_columns[LOG_NCOLUMNS] = {
 	[LOG_SCOPE] = {"scope", TEXTOID},
@@ -294,87 +287,4 @@ idem_operation_log_in_flight(const Operation *operation)
 	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
 	return xid;
-}
-
-/*
- * Waits for a transaction to end, until `until` at the latest.  Returns whether
- * it ended.  It is asked at growing intervals rather than queued for, so that the
- * caller's own transaction outlives the wait; a deadlock ends with `until`.
- */
-bool
-idem_wait_for_transaction(TransactionId xid, TimestampTz until)
-{
-	long		pause = 1;		/* ms */
-
-	while (!idem_conditional_xact_lock_wait(xid))
-	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
-
-		if (left <= 0)
-			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(pause, left), PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		pause = Min(pause * 2, 50);
-	}
-	return true;
-}
-
-/*
- * Queues for the end of a transaction in the lock manager, where a deadlock is
- * found, but for no longer than that takes.  Returns whether it ended.  `started`
- * is when the caller began to wait; past lock_timeout from then it raises 55P03.
- *
- * The lock manager ends such a wait with an error, so it happens in a
- * subtransaction; nothing else does.
- */
-bool
-idem_queue_for_transaction(TransactionId xid, TimestampTz started)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	int			turn = DeadlockTimeout + Min(DeadlockTimeout, 100);
-	volatile bool last_turn = false;
-	volatile bool ended = true;
-	int			nest_level;
-
-	if (LockTimeout > 0)
-	{
-		long		waited = TimestampDifferenceMilliseconds(started, GetCurrentTimestamp());
-
-		last_turn = LockTimeout - waited <= turn;
-		turn = Max(Min(turn, LockTimeout - waited), 1);
-	}
-
-	BeginInternalSubTransaction(NULL);
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("lock_timeout", psprintf("%d", turn), PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	PG_TRY();
-	{
-		XactLockTableWait(xid, NULL, NULL, XLTW_None);
-		AtEOXact_GUC(false, nest_level);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (last_turn || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		FreeErrorData(error);
-		ended = false;
-	}
-	PG_END_TRY();
-
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return ended;
 }

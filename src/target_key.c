@@ -341,18 +341,11 @@ refuse_object_as_text(const TargetKeyColumn *column, const char *string)
 {
 	if (string[strspn(string, " \t\r\n")] != '{')
 		return;
-	switch (column->base_type)
+	switch (TypeCategory(column->base_type))
 	{
-		case BOOLOID:
-		case INT2OID:
-		case INT4OID:
-		case INT8OID:
-		case NUMERICOID:
-		case FLOAT4OID:
-		case FLOAT8OID:
-		case DATEOID:
-		case TIMESTAMPOID:
-		case TIMESTAMPTZOID:
+		case TYPCATEGORY_BOOLEAN:
+		case TYPCATEGORY_DATETIME:
+		case TYPCATEGORY_NUMERIC:
 			ereport(ERROR,
 					(errcode(ERRCODE_INVALID_TEXT_REPRESENTATION),
 					 errmsg("invalid value for key column \"%s\" of type %s: \"%s\"",
