@@ -250,6 +250,13 @@ execute(StatementKind kind, void (*write) (StatementText *, const void *), const
 	return idem_plan_cache_execute(&statement, values, nulls, snapshot, false);
 }
 
+/* Gives the result back; a call that waits long asks often. */
+static void
+free_result(void)
+{
+	SPI_freetuptable(SPI_tuptable);
+}
+
 /* The n-th column of the first row, NULL as a null pointer. */
 static Numeric
 result_numeric(int n)
@@ -320,9 +327,10 @@ idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Nu
 		*value = result_numeric(1);
 		return IDEM_ROW_LOCKED;
 	}
-	if (execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0, InvalidSnapshot) > 0)
-		return IDEM_ROW_BUSY;
-	return IDEM_ROW_MISSING;
+	free_result();
+	nrows = execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0, InvalidSnapshot);
+	free_result();
+	return nrows > 0 ? IDEM_ROW_BUSY : IDEM_ROW_MISSING;
 }
 
 /*
@@ -427,18 +435,22 @@ idem_target_holder(const TargetRow *row)
 	TransactionId holder = InvalidTransactionId;
 	bool		isnull;
 	Oid			relid;
-	ItemPointer tid;
+	ItemPointerData tid;
 	Relation	relation;
 	TupleTableSlot *slot;
 
 	if (execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0, InvalidSnapshot) == 0)
+	{
+		free_result();
 		return InvalidTransactionId;
+	}
 	relid = DatumGetObjectId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull));
-	tid = (ItemPointer) DatumGetPointer(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+	tid = *(ItemPointer) DatumGetPointer(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 2, &isnull));
+	free_result();
 
 	relation = table_open(relid, AccessShareLock);
 	slot = table_slot_create(relation, NULL);
-	if (TTS_IS_BUFFERTUPLE(slot) && table_tuple_fetch_row_version(relation, tid, SnapshotAny, slot))
+	if (TTS_IS_BUFFERTUPLE(slot) && table_tuple_fetch_row_version(relation, &tid, SnapshotAny, slot))
 	{
 		bool		should_free;
 
