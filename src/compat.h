@@ -49,6 +49,13 @@
 #define idem_cryptohash_final(ctx, dest, size) pg_cryptohash_final(ctx, dest)
 #endif
 
+/* Whether NULLs of a unique index are equal came with 15. */
+#if PG_VERSION_NUM >= 150000
+#define IDEM_INDEX_NULLS_NOT_DISTINCT(form) ((form)->indnullsnotdistinct)
+#else
+#define IDEM_INDEX_NULLS_NOT_DISTINCT(form) false
+#endif
+
 /* The scale of a numeric(precision, scale) column; negative ones came with 15. */
 #if PG_VERSION_NUM >= 150000
 #define IDEM_NUMERIC_TYPMOD_SCALE(typmod) (((((typmod) - (int32) VARHDRSZ) & 0x7ff) ^ 1024) - 1024)

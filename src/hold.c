@@ -11,100 +11,18 @@
 #include "arguments.h"
 #include "compat.h"
 #include "hold.h"
+#include "transactions.h"
 
-#include "access/xact.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
-#include "utils/builtins.h"
-#include "utils/guc.h"
-#include "utils/memutils.h"
-#include "utils/resowner.h"
 #include "utils/timestamp.h"
 
-/*
- * Waits for a transaction to end, until `until` at the latest.  Returns whether
- * it ended.  It is asked at growing intervals rather than queued for, so that the
- * caller's own transaction outlives the wait; a deadlock ends with `until`.
- */
-static bool
-ask_for_end(TransactionId xid, TimestampTz until)
+/* Where a deadlock is found, which asking does not. */
+static void
+queue_for_end(void *xid)
 {
-	long		pause = 1;		/* ms */
-
-	while (!idem_conditional_xact_lock_wait(xid))
-	{
-		long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), until);
-
-		if (left <= 0)
-			return false;
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
-						 Min(pause, left), PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-		pause = Min(pause * 2, 50);
-	}
-	return true;
-}
-
-/*
- * Queues for the end of a transaction in the lock manager, where a deadlock is
- * found, but for no longer than that takes.  Returns whether it ended.  `started`
- * is when the caller began to wait; past lock_timeout from then it raises 55P03.
- *
- * The lock manager ends such a wait with an error, so it happens in a
- * subtransaction; nothing else does.
- */
-static bool
-queue_for_end(TransactionId xid, TimestampTz started)
-{
-	MemoryContext context = CurrentMemoryContext;
-	ResourceOwner owner = CurrentResourceOwner;
-	int			turn = DeadlockTimeout + Min(DeadlockTimeout, 100);
-	volatile bool last_turn = false;
-	volatile bool ended = true;
-	int			nest_level;
-
-	if (LockTimeout > 0)
-	{
-		long		waited = TimestampDifferenceMilliseconds(started, GetCurrentTimestamp());
-
-		last_turn = LockTimeout - waited <= turn;
-		turn = Max(Min(turn, LockTimeout - waited), 1);
-	}
-
-	BeginInternalSubTransaction(NULL);
-	nest_level = NewGUCNestLevel();
-	(void) set_config_option("lock_timeout", psprintf("%d", turn), PGC_USERSET, PGC_S_SESSION,
-							 GUC_ACTION_SAVE, true, 0, false);
-	PG_TRY();
-	{
-		XactLockTableWait(xid, NULL, NULL, XLTW_None);
-		AtEOXact_GUC(false, nest_level);
-		ReleaseCurrentSubTransaction();
-	}
-	PG_CATCH();
-	{
-		ErrorData  *error;
-
-		MemoryContextSwitchTo(context);
-		error = CopyErrorData();
-		FlushErrorState();
-		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		if (last_turn || error->sqlerrcode != ERRCODE_LOCK_NOT_AVAILABLE)
-			ReThrowError(error);
-		FreeErrorData(error);
-		ended = false;
-	}
-	PG_END_TRY();
-
-	MemoryContextSwitchTo(context);
-	CurrentResourceOwner = owner;
-	return ended;
+	XactLockTableWait(*(TransactionId *) xid, NULL, NULL, XLTW_None);
 }
 
 /*
@@ -121,7 +39,7 @@ wait_for_twin(Hold *hold, TransactionId twin)
 	}
 	if (hold->wait_until == 0)
 		hold->wait_until = GetCurrentTimestamp() + hold->wait;
-	return ask_for_end(twin, hold->wait_until) ? IDEM_HOLD_NOT_YET : IDEM_HOLD_GAVE_UP;
+	return idem_transactions_ask_for_end(twin, hold->wait_until) ? IDEM_HOLD_NOT_YET : IDEM_HOLD_GAVE_UP;
 }
 
 /*
@@ -148,11 +66,11 @@ wait_for_holder(Hold *hold)
 			return wait_for_twin(hold, twin);
 		if (now < asking_until)
 		{
-			if (ask_for_end(holder, Min(TimestampTzPlusMilliseconds(now, 20), asking_until)))
+			if (idem_transactions_ask_for_end(holder, Min(TimestampTzPlusMilliseconds(now, 20), asking_until)))
 				return IDEM_HOLD_NOT_YET;
 			continue;
 		}
-		if (queue_for_end(holder, started))
+		if (idem_transactions_take_turn(queue_for_end, &holder, started))
 			return IDEM_HOLD_NOT_YET;
 		asking_until = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
 	}

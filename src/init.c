@@ -4,6 +4,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "ignore_duplicates.h"
 #include "operation_log.h"
 #include "plan_cache.h"
 #include "target.h"
@@ -45,6 +46,7 @@ _PG_init(void)
 	idem_plan_cache_init();
 	idem_operation_log_init();
 	idem_target_init();
+	idem_ignore_duplicates_init();
 }
 
 IDEM_SQL_FUNCTION(idempotency_check_schema_owner);

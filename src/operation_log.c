@@ -29,14 +29,13 @@
 #include "operation_log.h"
 #include "plan_cache.h"
 #include "request_digest.h"
+#include "transactions.h"
 
 #include "access/htup_details.h"
 #include "access/xact.h"
-#include "access/xlog.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "commands/trigger.h"
-#include "storage/lwlock.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -205,35 +204,6 @@ has_expired(const LogRow *row)
 }
 
 /*
- * Makes sure that a crash cannot take back the commit that an answer rests on.
- * Under synchronous_commit = off a row is visible before its commit is flushed,
- * and a reader's own commit flushes nothing.  Costs nothing when it is flushed,
- * which it is but for the last moments.
- */
-static void
-flush_commit_of(TransactionId xmin)
-{
-	XLogRecPtr	commit = InvalidXLogRecPtr;
-
-	if (RecoveryInProgress() || TransactionIdIsCurrentTransactionId(xmin))
-		return;
-
-	/*
-	 * What was frozen long ago still shows its number.  The status of that transaction may no longer be
-	 * kept, and the number may even seem to lie in the future; one that has come round to be a recent one's
-	 * costs a needless flush.
-	 */
-	LWLockAcquire(XactTruncationLock, LW_SHARED);
-	if (TransactionIdPrecedesOrEquals(IDEM_OLDEST_KNOWN_XID, xmin) &&
-		TransactionIdPrecedes(xmin, ReadNextTransactionId()))
-		commit = TransactionIdGetCommitLSN(xmin);
-	LWLockRelease(XactTruncationLock);
-
-	if (!XLogRecPtrIsInvalid(commit))
-		XLogFlush(commit);
-}
-
-/*
  * Looks for the operation by a snapshot.  Returns whether it is logged and has
  * not expired; then the row's values belong to the current memory context.
  * Needs the caller's SELECT on the log, takes no transaction id, and works in a
@@ -262,7 +232,7 @@ idem_operation_log_find(const Operation *operation, Snapshot snapshot, LogRow *r
 		memcpy(row->nulls, nulls, sizeof(row->nulls));
 		live = !has_expired(row);
 		if (live)
-			flush_commit_of(DatumGetTransactionId(columns[LOG_NCOLUMNS]));
+			idem_transactions_flush_commit(DatumGetTransactionId(columns[LOG_NCOLUMNS]));
 	}
 	SPI_freetuptable(found);
 	return live;

@@ -9,9 +9,9 @@
 
 #include "compat.h"
 #include "operation_log.h"
+#include "unique_index.h"
 
 #include "access/relation.h"
-#include "access/tableam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_inherits.h"
@@ -266,25 +266,10 @@ idem_operation_log_in_flight(const Operation *operation)
 {
 	Relation	relation = operation->log_relation;
 	Relation	index = index_open(get_log(relation)->index, AccessShareLock);
-	TupleTableSlot *slot = table_slot_create(relation, NULL);
-	TransactionId xid = InvalidTransactionId;
-	Datum		id[] = {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)};
-	ScanKeyData keys[2];
-	SnapshotData dirty = {0};
-	IndexScanDesc scan;
+	IndexKey	id = {2, {PointerGetDatum(operation->scope), PointerGetDatum(operation->operation_id)}};
+	IndexWriter writer;
+	bool		in_flight = idem_unique_index_probe(relation, index, &id, &writer) == IDEM_INDEX_IN_FLIGHT;
 
-	for (int i = 0; i < 2; i++)
-		ScanKeyEntryInitialize(&keys[i], 0, i + 1, BTEqualStrategyNumber, InvalidOid,
-							   index->rd_indcollation[i], F_TEXTEQ, id[i]);
-
-	InitDirtySnapshot(dirty);
-	scan = idem_index_beginscan(relation, index, &dirty, 2);
-	index_rescan(scan, keys, 2, NULL, 0);
-	while (!TransactionIdIsValid(xid) && index_getnext_slot(scan, ForwardScanDirection, slot))
-		xid = dirty.xmin;
-	index_endscan(scan);
-
-	ExecDropSingleTupleTableSlot(slot);
 	index_close(index, AccessShareLock);
-	return xid;
+	return in_flight ? writer.xid : InvalidTransactionId;
 }

@@ -19,6 +19,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "nodes/bitmapset.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
 
@@ -28,21 +29,32 @@ typedef struct PlanKey
 	Oid			index;
 	int32		column;
 	int32		kind;
+	uint32		columns;		/* a hash of the set */
 } PlanKey;
 
 typedef struct PlanEntry
 {
 	PlanKey		key;
 	SPIPlanPtr	plan;
+	Bitmapset  *columns;		/* the set itself, or NULL */
+	uint64		last_used;
 } PlanEntry;
 
 /* past so many plans the ones that went stale are looked for and freed */
 #define SWEEP_AT_FIRST 64
 
+/*
+ * A table with n columns that may be given or not has 2^n plans for sets of them.  So
+ * no more are kept, and the one that was not used for longest makes room.
+ */
+#define MAX_COLUMN_SETS 256
+
 typedef struct PlanCache
 {
 	HTAB	   *plans;
 	long		sweep_at;
+	int			ncolumn_sets;	/* plans that are for a set of columns */
+	uint64		uses;
 	List	   *replaced;		/* plans to free when nothing runs */
 	int			running;
 } PlanCache;
@@ -108,6 +120,18 @@ free_replaced(void)
 	}
 }
 
+static void
+remove_entry(PlanEntry *entry)
+{
+	discard_plan(entry->plan);
+	if (entry->columns != NULL)
+	{
+		bms_free(entry->columns);
+		cache.ncolumn_sets--;
+	}
+	hash_search(cache.plans, &entry->key, HASH_REMOVE, NULL);
+}
+
 /*
  * Tables come and go in a long session, and nobody asks again for the plans of
  * those that went.  Doubling the mark keeps the cost of looking per new plan flat.
@@ -124,12 +148,29 @@ sweep_stale_plans(void)
 	hash_seq_init(&scan, cache.plans);
 	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
-		if (SPI_plan_is_valid(entry->plan))
-			continue;
-		discard_plan(entry->plan);
-		hash_search(cache.plans, &entry->key, HASH_REMOVE, NULL);
+		if (!SPI_plan_is_valid(entry->plan))
+			remove_entry(entry);
 	}
 	cache.sweep_at = Max(SWEEP_AT_FIRST, 2 * hash_get_num_entries(cache.plans));
+}
+
+/* Makes room for one more plan that is for a set of columns. */
+static void
+evict_column_set(void)
+{
+	HASH_SEQ_STATUS scan;
+	PlanEntry  *entry;
+	PlanEntry  *oldest = NULL;
+
+	if (cache.ncolumn_sets < MAX_COLUMN_SETS)
+		return;
+	hash_seq_init(&scan, cache.plans);
+	while ((entry = hash_seq_search(&scan)) != NULL)
+	{
+		if (entry->columns != NULL && (oldest == NULL || entry->last_used < oldest->last_used))
+			oldest = entry;
+	}
+	remove_entry(oldest);
 }
 
 static SPIPlanPtr
@@ -149,26 +190,46 @@ prepare_plan(const Statement *statement)
 	return plan;
 }
 
+static void
+add_entry(const PlanKey *key, SPIPlanPtr plan, const Bitmapset * columns)
+{
+	MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
+	Bitmapset  *copy = bms_copy(columns);
+	PlanEntry  *entry;
+
+	MemoryContextSwitchTo(before);
+	if (copy != NULL)
+	{
+		evict_column_set();
+		cache.ncolumn_sets++;
+	}
+	entry = hash_search(cache.plans, key, HASH_ENTER, NULL);
+	entry->plan = plan;
+	entry->columns = copy;
+	entry->last_used = ++cache.uses;
+}
+
 static SPIPlanPtr
 get_plan(const Statement *statement)
 {
-	PlanKey		key = {statement->relation, statement->index, statement->column, statement->kind};
+	PlanKey		key = {statement->relation, statement->index, statement->column, statement->kind, bms_hash_value(statement->columns)};
 	PlanEntry  *entry = hash_search(cache.plans, &key, HASH_FIND, NULL);
 	SPIPlanPtr	plan;
 
 	if (entry != NULL)
 	{
-		if (SPI_plan_is_valid(entry->plan))
+		if (SPI_plan_is_valid(entry->plan) && bms_equal(entry->columns, statement->columns))
+		{
+			entry->last_used = ++cache.uses;
 			return entry->plan;
-		discard_plan(entry->plan);
-		hash_search(cache.plans, &key, HASH_REMOVE, NULL);
+		}
+		remove_entry(entry);
 	}
 
 	sweep_stale_plans();
 	/* the entry comes last: nothing half-made is left behind if preparing fails */
 	plan = prepare_plan(statement);
-	entry = hash_search(cache.plans, &key, HASH_ENTER, NULL);
-	entry->plan = plan;
+	add_entry(&key, plan, statement->columns);
 	return plan;
 }
 

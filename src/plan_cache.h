@@ -8,6 +8,7 @@
 
 #include "executor/spi.h"
 #include "lib/stringinfo.h"
+#include "nodes/bitmapset.h"
 #include "utils/snapshot.h"
 
 /* every statement that is kept; with the relation, index and column it is about it names a plan */
@@ -28,7 +29,10 @@ typedef enum StatementKind
 	IDEM_TARGET_EXISTS,
 	IDEM_TARGET_LOCATE,
 	IDEM_TARGET_INSERT_MISSING,
-	IDEM_TARGET_INSERT
+	IDEM_TARGET_INSERT,
+	IDEM_TARGET_SELECT_AT,
+	IDEM_TARGET_INSERT_NEW,
+	IDEM_TARGET_TRY_INSERT_NEW
 } StatementKind;
 
 #define IDEM_MAX_PARAMS (INDEX_MAX_KEYS + 8)
@@ -47,6 +51,7 @@ typedef struct Statement
 	Oid			relation;		/* the caller holds a lock on it */
 	Oid			index;			/* or InvalidOid */
 	int			column;			/* attribute number, or 0 */
+	const		Bitmapset *columns; /* attribute numbers, or NULL */
 	Oid			as_owner;		/* the relation's owner, to run as that, or InvalidOid */
 	void		(*write) (StatementText *out, const void *context);
 	const void *context;

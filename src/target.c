@@ -15,10 +15,14 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/sysattr.h"
 #include "access/xact.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
+#include "executor/executor.h"
+#include "optimizer/optimizer.h"
+#include "rewrite/rewriteHandler.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
@@ -39,6 +43,8 @@ typedef struct TargetState
 {
 	HTAB	   *tables;
 	long		sweep_at;
+	uint64		changes;		/* of any relation */
+	uint64		last_version;
 	List	   *replaced;		/* tables to free when no target is open */
 	int			open;
 } TargetState;
@@ -58,9 +64,10 @@ mark_stale(Datum arg, Oid relation)
 	while ((entry = hash_seq_search(&scan)) != NULL)
 	{
 		if (relation == InvalidOid || relation == entry->relation ||
-			list_member_oid(entry->table->partitions, relation))
+			list_member_oid(entry->table->parts, relation))
 			entry->table->valid = false;
 	}
+	state.changes++;
 }
 
 static void
@@ -132,10 +139,11 @@ sweep_stale_tables(void)
 }
 
 /*
- * Returns why a unique index cannot name a row, or NULL if it can.
+ * Returns why a unique index guards nothing that could be asked for, or NULL if it
+ * does.
  */
 static const char *
-reason_to_refuse_key(Relation index)
+reason_to_refuse_key(Relation index, const Bitmapset * sources)
 {
 	Form_pg_index form = index->rd_index;
 
@@ -143,13 +151,54 @@ reason_to_refuse_key(Relation index)
 		return "is not valid";
 	if (!form->indimmediate)
 		return "is deferrable";
+	if (index->rd_rel->relam != BTREE_AM_OID)
+		return "is not a btree index";
+	if (bms_is_member(0, sources))
+		return "is computed from the whole row";
+	return NULL;
+}
+
+/*
+ * Returns why the values of its columns do not name a row by a unique index, or
+ * NULL if they do.
+ */
+static const char *
+reason_not_to_name_by_key(Relation index)
+{
 	if (RelationGetIndexPredicate(index) != NIL)
 		return "is partial";
 	if (RelationGetIndexExpressions(index) != NIL)
 		return "has expressions";
-	if (index->rd_rel->relam != BTREE_AM_OID)
-		return "is not a btree index";
 	return NULL;
+}
+
+static void add_sources(Bitmapset * *sources, Bitmapset * *generated, Relation relation, Node * expression);
+
+/* A generated column is one that the key needs computed, and stands for those that it is generated from. */
+static void
+add_source(Bitmapset * *sources, Bitmapset * *generated, Relation relation, AttrNumber number)
+{
+	if (number <= 0)			/* the whole row; or a system column, which no index has */
+		*sources = bms_add_member(*sources, 0);
+	else if (TupleDescAttr(RelationGetDescr(relation), number - 1)->attgenerated == '\0')
+		*sources = bms_add_member(*sources, number);
+	else
+	{
+		*generated = bms_add_member(*generated, number);
+		add_sources(sources, generated, relation, build_column_default(relation, number));
+	}
+}
+
+/* Adds the columns that an expression is computed from; 0 stands for the whole row. */
+static void
+add_sources(Bitmapset * *sources, Bitmapset * *generated, Relation relation, Node * expression)
+{
+	Bitmapset  *numbers = NULL;
+	int			member = -1;
+
+	pull_varattnos(expression, 1, &numbers);
+	while ((member = bms_next_member(numbers, member)) >= 0)
+		add_source(sources, generated, relation, member + FirstLowInvalidHeapAttributeNumber);
 }
 
 static void
@@ -173,6 +222,22 @@ describe_key_column(Relation relation, Relation index, int i, TargetKeyColumn *c
 	column->collation = index->rd_indcollation[i];
 }
 
+/* Fills in what its values are computed from, and how. */
+static void
+describe_key_sources(Relation relation, Relation index, TargetKey *key)
+{
+	key->expressions = list_copy_deep(RelationGetIndexExpressions(index));
+	key->predicate = list_copy_deep(RelationGetIndexPredicate(index));
+	add_sources(&key->sources, &key->generated, relation, (Node *) key->expressions);
+	for (int i = 0; i < index->rd_index->indnkeyatts; i++)
+	{
+		if (index->rd_index->indkey.values[i] != 0) /* that is an expression */
+			add_source(&key->sources, &key->generated, relation, index->rd_index->indkey.values[i]);
+	}
+	add_sources(&key->predicate_sources, &key->generated, relation, (Node *) key->predicate);
+	key->computed = key->expressions != NIL || key->predicate != NIL || key->generated != NULL;
+}
+
 static TargetKey *
 describe_key(Relation relation, Relation index)
 {
@@ -181,9 +246,12 @@ describe_key(Relation relation, Relation index)
 	key->index = RelationGetRelid(index);
 	key->name = pstrdup(RelationGetRelationName(index));
 	key->primary = index->rd_index->indisprimary;
-	key->refusal = reason_to_refuse_key(index);
-	/* what is refused for its expressions has columns that are none */
-	if (RelationGetIndexExpressions(index) != NIL)
+	key->inherited = index->rd_rel->relispartition;
+	key->nulls_distinct = !IDEM_INDEX_NULLS_NOT_DISTINCT(index->rd_index);
+	describe_key_sources(relation, index, key);
+	key->refusal = reason_to_refuse_key(index, key->sources);
+	key->unnamable = reason_not_to_name_by_key(index);
+	if (key->expressions != NIL)
 		return key;
 
 	key->ncolumns = index->rd_index->indnkeyatts;
@@ -209,17 +277,18 @@ describe_keys(Relation relation, TargetTable *table)
 	{
 		Relation	index = index_open(lfirst_oid(cell), AccessShareLock);
 
+		table->deferrable |= !index->rd_index->indimmediate;
 		if (index->rd_index->indisunique)
 		{
 			TargetKey  *key = describe_key(relation, index);
 
 			table->keys[table->nkeys++] = key;
-			if (key->primary && key->refusal == NULL)
+			if (key->primary && key->refusal == NULL && key->unnamable == NULL)
 				table->primary = key;
 		}
 		index_close(index, AccessShareLock);
 	}
-	list_free(indexes);
+	table->parts = list_concat(table->parts, indexes);
 }
 
 /*
@@ -242,7 +311,7 @@ describe_storage(Relation relation, TargetTable *table)
 		if (get_rel_persistence(lfirst_oid(cell)) != RELPERSISTENCE_PERMANENT)
 			table->durable = false;
 	}
-	table->partitions = members;
+	table->parts = list_concat(table->parts, members);
 }
 
 static TargetTable *
@@ -256,6 +325,7 @@ describe_table(Relation relation)
 	table->relation = RelationGetRelid(relation);
 	table->context = context;
 	table->valid = true;
+	table->version = ++state.last_version;
 	describe_storage(relation, table);
 	describe_keys(relation, table);
 	MemoryContextSwitchTo(before);
@@ -278,8 +348,21 @@ get_table(Relation relation)
 	}
 
 	sweep_stale_tables();
-	/* the entry comes last: nothing half-made is left behind by an error */
-	table = describe_table(relation);
+
+	/*
+	 * What changes while a table is described is not told to its entry, for there is none yet: while an
+	 * index is rebuilt concurrently neither the old nor the new one may have seemed valid.  The entry comes
+	 * last, so that an error leaves nothing half-made behind.
+	 */
+	for (;;)
+	{
+		uint64		changes = state.changes;
+
+		table = describe_table(relation);
+		if (changes == state.changes)
+			break;
+		MemoryContextDelete(table->context);
+	}
 	MemoryContextSetParent(table->context, TopMemoryContext);
 	entry = hash_search(state.tables, &relid, HASH_ENTER, NULL);
 	entry->table = table;
@@ -329,17 +412,27 @@ check_kind(Relation relation)
 void
 idem_target_open(Target *target, Oid relid, LOCKMODE lockmode)
 {
-	target->relation = try_relation_open(relid, lockmode);
-	if (target->relation == NULL)
+	Relation	relation = try_relation_open(relid, lockmode);
+
+	if (relation == NULL)
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_TABLE),
 				 errmsg("target with OID %u does not exist", relid),
 				 errhint("Pass the table's name, for example 'shop.account'.")));
-	check_kind(target->relation);
+	check_kind(relation);
+	idem_target_use(target, relation);
+}
 
+/*
+ * As idem_target_open(), for a table that is open and locked already.
+ */
+void
+idem_target_use(Target *target, Relation relation)
+{
 	if (state.open == 0 && state.replaced != NIL)
 		free_replaced();
-	target->table = get_table(target->relation);
+	target->relation = relation;
+	target->table = get_table(relation);
 	state.open++;
 }
 
@@ -357,6 +450,15 @@ idem_target_try_lock(const Target *target)
 }
 
 /*
+ * The end of idem_target_use().
+ */
+void
+idem_target_end_use(Target *target)
+{
+	state.open--;
+}
+
+/*
  * The end of idem_target_open(), giving back a lock of this mode, or none for
  * NoLock.  After an error there is no need: the relation is closed with its
  * resource owner.
@@ -364,30 +466,38 @@ idem_target_try_lock(const Target *target)
 void
 idem_target_close(Target *target, LOCKMODE lockmode)
 {
-	state.open--;
+	idem_target_end_use(target);
 	relation_close(target->relation, lockmode);
 }
 
 /*
- * Raises 42809 unless the table, locked as an UPDATE locks it, can be written to:
- * the row that is locked must be the row that is changed, once, and live as long
- * as its log row.  (A partition is never a foreign table here: PostgreSQL allows
- * none below a unique key.)
+ * Raises 42809 unless a statement on the table, locked as a writer locks it, does
+ * to the table what it says, and its keys hold for all of its rows.  (A partition
+ * is never a foreign table here: PostgreSQL allows none below a unique key.)
  */
 void
-idem_target_check_writable(const Target *target)
+idem_target_check_insertable(const Target *target)
 {
 	Relation	relation = target->relation;
 
 	if (relation->rd_rules != NULL)
-		refuse_table(relation, "It has rules, which would rewrite the update.", "Use triggers in place of rules.");
-	if (!target->table->durable)
-		refuse_table(relation, "It is, or has a partition that is, temporary or unlogged: its rows would be gone and the log say that they are done.",
-					 "Make it a permanent table: ALTER TABLE ... SET LOGGED.");
+		refuse_table(relation, "It has rules, which would rewrite the statement.", "Use triggers in place of rules.");
 	if (relation->rd_rel->relkind == RELKIND_RELATION && relation->rd_rel->relhassubclass &&
 		find_inheritance_children(RelationGetRelid(relation), NoLock) != NIL)
 		refuse_table(relation, "Other tables inherit from it, and its keys do not hold across them.",
 					 "Name the table that has the row, or use partitions.");
+}
+
+/*
+ * Raises 42809 unless, besides, its rows live as long as their log rows.
+ */
+void
+idem_target_check_writable(const Target *target)
+{
+	idem_target_check_insertable(target);
+	if (!target->table->durable)
+		refuse_table(target->relation, "It is, or has a partition that is, temporary or unlogged: its rows would be gone and the log say that they are done.",
+					 "Make it a permanent table: ALTER TABLE ... SET LOGGED.");
 }
 
 /*
@@ -447,22 +557,54 @@ is_key_column(const TargetRow *row, AttrNumber number)
 	return false;
 }
 
-static AttrNumber
-find_column(Relation relation, const char *name)
+/*
+ * Frees what was made to compute something of a table's rows, its slots first: they
+ * hold on to the table's definition.
+ */
+void
+idem_target_free_executor(EState * estate)
 {
-	TupleDesc	desc = RelationGetDescr(relation);
+	ExecResetTupleTable(estate->es_tupleTable, false);
+	FreeExecutorState(estate);
+}
 
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute attribute = TupleDescAttr(desc, i);
+/*
+ * Returns the table's name as a statement spells it.
+ */
+char *
+idem_target_qualified_name(const Target *target)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(target->relation)),
+									  RelationGetRelationName(target->relation));
+}
 
-		if (!attribute->attisdropped && strcmp(NameStr(attribute->attname), name) == 0)
-			return attribute->attnum;
-	}
-	ereport(ERROR,
-			(errcode(ERRCODE_UNDEFINED_COLUMN),
-			 errmsg("column \"%s\" of table \"%s\" does not exist", name, RelationGetRelationName(relation))));
-	return InvalidAttrNumber;	/* not reached; for compilers that do not know */
+/*
+ * Returns an alias that is no column's name: so by itself it is the whole row.
+ */
+char *
+idem_target_alias(const Target *target)
+{
+	char	   *alias = pstrdup("t");
+
+	while (get_attnum(RelationGetRelid(target->relation), alias) != InvalidAttrNumber)
+		alias = psprintf("%s_", alias);
+	return alias;
+}
+
+/*
+ * Returns the number of a column.  Raises 42703 if there is none.
+ */
+AttrNumber
+idem_target_find_column(const Target *target, const char *name)
+{
+	AttrNumber	number = get_attnum(RelationGetRelid(target->relation), name);
+
+	if (number <= 0)			/* none, or a system column */
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_COLUMN),
+				 errmsg("column \"%s\" of table \"%s\" does not exist", name,
+						RelationGetRelationName(target->relation))));
+	return number;
 }
 
 /*
@@ -476,7 +618,7 @@ idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *co
 	Relation	relation = row->target->relation;
 	Form_pg_attribute attribute;
 
-	column->number = find_column(relation, name);
+	column->number = idem_target_find_column(row->target, name);
 	attribute = TupleDescAttr(RelationGetDescr(relation), column->number - 1);
 	column->name = NameStr(attribute->attname);
 	column->typmod = attribute->atttypmod;

@@ -7,13 +7,18 @@
 #include "postgres.h"
 
 #include "access/attnum.h"
+#include "executor/tuptable.h"
 #include "fmgr.h"
+#include "nodes/bitmapset.h"
+#include "nodes/execnodes.h"
 #include "nodes/pg_list.h"
 #include "storage/lockdefs.h"
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/relcache.h"
 #include "utils/snapshot.h"
+
+#include "unique_index.h"
 
 /* a column of a unique key */
 typedef struct TargetKeyColumn
@@ -35,8 +40,17 @@ typedef struct TargetKey
 	Oid			index;
 	char	   *name;
 	bool		primary;
-	const char *refusal;		/* why it cannot name a row, or NULL */
-	int			ncolumns;
+	bool		inherited;		/* a part of a partitioned table's */
+	const char *refusal;		/* why it guards nothing, or NULL */
+	const char *unnamable;		/* why values of its columns do not name a row, or NULL */
+	bool		computed;		/* its values are not just those of columns, or only some rows have them */
+	bool		nulls_distinct;
+	Bitmapset  *sources;		/* the columns that its values are computed from */
+	Bitmapset  *predicate_sources;	/* and those of its predicate */
+	Bitmapset  *generated;		/* generated columns that it needs */
+	List	   *predicate;
+	List	   *expressions;
+	int			ncolumns;		/* 0 with expressions */
 	TargetKeyColumn columns[INDEX_MAX_KEYS];
 } TargetKey;
 
@@ -44,9 +58,11 @@ typedef struct TargetKey
 typedef struct TargetTable
 {
 	Oid			relation;
-	List	   *partitions;		/* OIDs of all tables below it */
+	List	   *parts;			/* OIDs of its indexes and of all tables below it */
 	bool		durable;		/* its rows outlive a crash, those of partitions too */
+	bool		deferrable;		/* it has a deferrable key or exclusion constraint */
 	bool		valid;			/* cleared when one of these changes */
+	uint64		version;		/* no two have the same */
 	MemoryContext context;		/* everything below lives here, this too */
 	int			nkeys;
 	TargetKey **keys;
@@ -91,12 +107,60 @@ typedef enum TargetLock
  */
 typedef bool (*TargetRecheck) (void *argument);
 
+/*
+ * A row that is to be inserted.  Columns that are not given take their defaults.
+ */
+typedef struct TargetNewRow
+{
+	Datum		values;			/* of the table's row type; NULL where not given */
+	Bitmapset  *given;			/* attribute numbers */
+} TargetNewRow;
+
+/* the values of a unique key that a row has, or would have */
+typedef struct TargetKeyValues
+{
+	const TargetKey *key;
+	bool		outside;		/* of a partial key's predicate; then there are no values */
+	int			null_column;	/* the first that is NULL where NULLs are equal to nothing, or -1 */
+	IndexKey	index_key;
+} TargetKeyValues;
+
+/* what reading new rows needs to know, kept over the calls of one query */
+typedef struct TargetReader
+{
+	uint64		version;		/* of the table; 0: nothing is known yet */
+	MemoryContext context;
+	FmgrInfo	populate;
+	Datum		no_values;		/* a row of NULLs */
+} TargetReader;
+
+typedef enum TargetFind
+{
+	IDEM_ROW_ABSENT,
+	IDEM_ROW_FOUND,
+	IDEM_ROW_HIDDEN				/* by row security */
+} TargetFind;
+
+typedef enum TargetInsert
+{
+	IDEM_ROW_INSERTED,
+	IDEM_ROW_NOT_INSERTED,		/* a unique key was in the way, or a trigger suppressed it */
+	IDEM_ROW_CONFLICT			/* the unique key in question was in the way */
+} TargetInsert;
+
 /* target.c: tables and columns */
 extern void idem_target_init(void);
 extern void idem_target_open(Target *target, Oid relid, LOCKMODE lockmode);
 extern bool idem_target_try_lock(const Target *target);
+extern void idem_target_use(Target *target, Relation relation);
+extern void idem_target_end_use(Target *target);
 extern void idem_target_close(Target *target, LOCKMODE lockmode);
 extern void idem_target_check_writable(const Target *target);
+extern void idem_target_check_insertable(const Target *target);
+extern void idem_target_free_executor(EState * estate);
+extern char *idem_target_qualified_name(const Target *target);
+extern char *idem_target_alias(const Target *target);
+extern AttrNumber idem_target_find_column(const Target *target, const char *name);
 extern char *idem_target_scope(const Target *target, const char *column_name);
 extern void idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column);
 
@@ -104,6 +168,31 @@ extern void idem_target_read_column(const TargetRow *row, const char *name, Targ
 extern void idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row);
 extern bool idem_target_read_logged_key(const TargetRow *row, Jsonb *logged, TargetRow *logged_row);
 extern bool idem_target_same_key(const TargetRow *a, const TargetRow *b);
+
+/* target_unique.c: the unique keys, and the row of a key's values */
+extern const TargetKey *idem_target_choose_key(const Target *target, const List *names, const Bitmapset * given);
+extern char *idem_target_describe_key(const TargetKey *key);
+extern bool idem_target_is_part_of_key(const Target *target, const TargetKey *key, const char *schema_name,
+									   const char *table_name, const char *index_name);
+extern void idem_target_compute_key(const Target *target, const TargetKey *key, TupleTableSlot *row,
+									const Bitmapset * given, TargetKeyValues *values);
+extern bool idem_target_same_values(const TargetKeyValues *a, const TargetKeyValues *b);
+extern void idem_target_sort_values(TargetKeyValues **values, int nvalues);
+extern uint32 idem_target_hash_values(const TargetKeyValues *values);
+extern TargetFind idem_target_find(const Target *target, const TargetKeyValues *values, TupleTableSlot *row,
+								   Snapshot snapshot, Datum *found);
+extern IndexProbe idem_target_probe(const Target *target, const TargetKeyValues *values, TupleTableSlot *row,
+									IndexWriter *writer);
+extern bool idem_target_exists(const Target *target, const TargetKeyValues *values, TupleTableSlot *row,
+							   Snapshot snapshot);
+
+/* target_new_row.c: rows to be inserted */
+extern void idem_target_read_new_row(const Target *target, Jsonb *json, TargetReader *reader, TargetNewRow *row);
+extern List *idem_target_differing_columns(const Target *target, const TargetNewRow *row, Datum stored, const List *names);
+extern bool idem_target_has_row_triggers(const Target *target);
+extern void idem_target_ask_triggers(const Target *target, const TargetNewRow *row, TupleTableSlot *slot);
+extern TargetInsert idem_target_insert_new(const Target *target, const TargetNewRow *row, const TargetKey *key,
+										   bool conflict_is_error, Datum *stored);
 
 /* target_row.c: what is done to the row */
 extern bool idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,

@@ -30,6 +30,12 @@ list_columns(const TargetKey *key)
 	return names.data;
 }
 
+static bool
+names_rows(const TargetKey *key)
+{
+	return key->refusal == NULL && key->unnamable == NULL;
+}
+
 /* For the hint of an error: the keys that would do. */
 static char *
 list_usable_keys(const TargetTable *table)
@@ -39,7 +45,7 @@ list_usable_keys(const TargetTable *table)
 	initStringInfo(&keys);
 	for (int i = 0; i < table->nkeys; i++)
 	{
-		if (table->keys[i]->refusal == NULL)
+		if (names_rows(table->keys[i]))
 			appendStringInfo(&keys, "%s(%s)", keys.len > 0 ? ", " : "", list_columns(table->keys[i]));
 	}
 	return keys.len > 0 ? psprintf("Unique keys that can be used: %s.", keys.data) :
@@ -279,7 +285,7 @@ refuse_json_key(const Target *target, const TargetKey *refused)
 				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
 				 errmsg("unique key \"%s\" of table \"%s\" cannot name a row",
 						refused->name, RelationGetRelationName(target->relation)),
-				 errdetail("The key %s.", refused->refusal),
+				 errdetail("The key %s.", refused->refusal ? refused->refusal : refused->unnamable),
 				 errhint("%s", list_usable_keys(target->table))));
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
@@ -307,7 +313,7 @@ read_json_key(const Target *target, Jsonb *json, TargetRow *row)
 
 		if (!key_has_columns_of(key, &object))
 			continue;
-		if (key->refusal == NULL)
+		if (names_rows(key))
 		{
 			read_json_members(key, &object, row);
 			return;

@@ -59,15 +59,6 @@ typedef struct TextSource
 } TextSource;
 
 static char *
-qualified_name(const TargetRow *row)
-{
-	Relation	relation = row->target->relation;
-
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
-									  RelationGetRelationName(relation));
-}
-
-static char *
 collation_clause(Oid collation)
 {
 	HeapTuple	tuple;
@@ -129,7 +120,7 @@ write_add(StatementText *out, const void *context)
 
 	appendStringInfo(&out->sql,
 					 "UPDATE %s AS t SET %s = t.%s OPERATOR(pg_catalog.+) $%d WHERE %s",
-					 qualified_name(source->row), column, column, delta, key_condition);
+					 idem_target_qualified_name(source->row->target), column, column, delta, key_condition);
 	appendStringInfo(&out->sql,
 					 " AND ($%d IS NULL OR t.%s OPERATOR(pg_catalog.+) $%d OPERATOR(pg_catalog.>=) $%d)"
 					 " AND ($%d IS NULL OR t.%s OPERATOR(pg_catalog.+) $%d OPERATOR(pg_catalog.<=) $%d)",
@@ -142,7 +133,7 @@ write_add(StatementText *out, const void *context)
 static void
 write_select(StatementText *out, const TextSource *source, const char *what, const char *locking)
 {
-	appendStringInfo(&out->sql, "SELECT %s FROM %s AS t WHERE ", what, qualified_name(source->row));
+	appendStringInfo(&out->sql, "SELECT %s FROM %s AS t WHERE ", what, idem_target_qualified_name(source->row->target));
 	write_key_condition(out, source->row);
 	appendStringInfoString(&out->sql, locking);
 }
@@ -188,7 +179,7 @@ write_insert(StatementText *out, const void *context)
 	const TextSource *source = context;
 	const TargetKey *key = source->row->key;
 
-	appendStringInfo(&out->sql, "INSERT INTO %s AS t (", qualified_name(source->row));
+	appendStringInfo(&out->sql, "INSERT INTO %s AS t (", idem_target_qualified_name(source->row->target));
 	for (int i = 0; i < key->ncolumns; i++)
 		appendStringInfo(&out->sql, "%s, ", quote_identifier(key->columns[i].name));
 	appendStringInfo(&out->sql, "%s) VALUES (", quote_identifier(source->column->name));
