@@ -10,7 +10,9 @@
  * was first: look again.  Each round either has the row, or has inserted it, or what
  * was in the way has gone meanwhile.  From the second round on the INSERT is one that
  * says what was in its way, so another unique key is that key's own error, and a row
- * that a trigger suppressed is told from a conflict.
+ * that a trigger suppressed is told from a conflict.  A twin may be in the way by
+ * other unique keys, too, and it depends on the indexes which is told first; so no
+ * conflict counts before the key has been looked for.
  *
  * In READ COMMITTED each look is by a new snapshot.  In REPEATABLE READ and
  * SERIALIZABLE what came after the transaction's snapshot ends in 40001, which the
@@ -100,6 +102,13 @@ typedef struct Call
  * past that somebody else should try.
  */
 #define MAX_ROUNDS 20
+
+/*
+ * In READ COMMITTED a twin may be in the way of an INSERT by another unique key, and
+ * be deleted before it is looked for.  A conflict of another key that is met this
+ * often, without a twin there afterwards, is that key's own.
+ */
+#define ENOUGH_OTHER_CONFLICTS 3
 
 /* ---------- arguments ---------- */
 
@@ -412,6 +421,8 @@ typedef struct Turn
 	bool		conflict_is_error;
 	TargetInsert result;
 	Datum		stored;
+	ErrorData  *other_conflict;
+	int			nother_conflicts;
 } Turn;
 
 static void
@@ -478,7 +489,7 @@ insert(void *argument)
 	Turn	   *turn = argument;
 
 	turn->result = idem_target_insert_new(&turn->call->target, &turn->item->row, turn->call->key,
-										  turn->conflict_is_error, &turn->stored);
+										  turn->conflict_is_error, &turn->stored, &turn->other_conflict);
 }
 
 /*
@@ -504,6 +515,38 @@ check_stored_key(Call *call, const BatchItem *item, Datum stored)
 }
 
 /*
+ * For an INSERT that did not insert and left no row of the key to be found: raises
+ * what was in its way, unless that may have gone by now.
+ */
+static void
+raise_what_is_in_the_way(const Call *call, Turn *turn)
+{
+	IndexWriter twin;
+
+	switch (turn->result)
+	{
+		case IDEM_ROW_INSERTED:
+			break;
+		case IDEM_ROW_NOT_INSERTED:
+			if (turn->conflict_is_error)
+				raise_suppressed(call);
+			break;
+		case IDEM_ROW_CONFLICT:
+			if (IsolationUsesXactSnapshot())
+				raise_not_serializable();
+			break;
+		case IDEM_ROW_OTHER_CONFLICT:
+			load_item(call, turn->item);
+			if (IsolationUsesXactSnapshot() &&
+				idem_target_probe(&call->target, &turn->item->values, call->slot, &twin) != IDEM_INDEX_ABSENT)
+				raise_not_serializable();
+			if (IsolationUsesXactSnapshot() || ++turn->nother_conflicts == ENOUGH_OTHER_CONFLICTS)
+				ReThrowError(turn->other_conflict);
+			break;
+	}
+}
+
+/*
  * Inserts an item that was not there when it was looked for, or finds it.
  */
 static void
@@ -511,33 +554,32 @@ store_item(Call *call, BatchItem *item)
 {
 	Turn		turn = {.call = call,.item = item};
 
+	if (item->look_again && look_anew(call, item) == IDEM_ROW_FOUND)
+		return;
 	for (int round = 0; round < MAX_ROUNDS;)
 	{
 		CHECK_FOR_INTERRUPTS();
-		if (round > 0 || item->look_again)
-		{
-			TargetFind	find = look_anew(call, item);
-
-			if (find == IDEM_ROW_FOUND)
-				return;
-			if (find == IDEM_ROW_HIDDEN && round > 0)
-				raise_hidden(call);
-			if (turn.result == IDEM_ROW_CONFLICT && IsolationUsesXactSnapshot())
-				break;
-		}
-
 		turn.conflict_is_error = round > 0;
 		if (!take_turn(&turn, insert))
 			continue;
+		round++;
 		if (turn.result == IDEM_ROW_INSERTED)
 		{
 			check_stored_key(call, item, turn.stored);
 			answer(call, item, true, turn.stored);
 			return;
 		}
-		if (turn.result == IDEM_ROW_NOT_INSERTED && turn.conflict_is_error)
-			raise_suppressed(call);
-		round++;
+		switch (look_anew(call, item))
+		{
+			case IDEM_ROW_FOUND:
+				return;
+			case IDEM_ROW_HIDDEN:
+				raise_hidden(call);
+				break;
+			case IDEM_ROW_ABSENT:
+				raise_what_is_in_the_way(call, &turn);
+				break;
+		}
 	}
 	raise_not_serializable();
 }

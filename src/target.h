@@ -145,7 +145,8 @@ typedef enum TargetInsert
 {
 	IDEM_ROW_INSERTED,
 	IDEM_ROW_NOT_INSERTED,		/* a unique key was in the way, or a trigger suppressed it */
-	IDEM_ROW_CONFLICT			/* the unique key in question was in the way */
+	IDEM_ROW_CONFLICT,			/* the unique key in question was in the way */
+	IDEM_ROW_OTHER_CONFLICT		/* an error told of another unique key */
 } TargetInsert;
 
 /* target.c: tables and columns */
@@ -192,7 +193,7 @@ extern List *idem_target_differing_columns(const Target *target, const TargetNew
 extern bool idem_target_has_row_triggers(const Target *target);
 extern void idem_target_ask_triggers(const Target *target, const TargetNewRow *row, TupleTableSlot *slot);
 extern TargetInsert idem_target_insert_new(const Target *target, const TargetNewRow *row, const TargetKey *key,
-										   bool conflict_is_error, Datum *stored);
+										   bool conflict_is_error, Datum *stored, ErrorData **other_conflict);
 
 /* target_row.c: what is done to the row */
 extern bool idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,

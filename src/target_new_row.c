@@ -310,16 +310,25 @@ execute(const InsertSource *source, StatementKind kind, void (*write) (Statement
 	return inserted ? IDEM_ROW_INSERTED : IDEM_ROW_NOT_INSERTED;
 }
 
+static TargetInsert
+classify(const InsertSource *source, const TargetKey *key, const ErrorData *violation)
+{
+	if (idem_target_is_part_of_key(source->target, key, violation->schema_name, violation->table_name,
+								   violation->constraint_name))
+		return IDEM_ROW_CONFLICT;
+	return IDEM_ROW_OTHER_CONFLICT;
+}
+
 /*
- * Inserts and lets errors tell what was in the way, in a subtransaction, since the
- * key in question must not be heard of.
+ * Inserts and lets errors tell what was in the way, in a subtransaction, so that the
+ * caller can go on after them.
  */
 static TargetInsert
-insert_or_hear_why(const InsertSource *source, const TargetKey *key, Datum *stored)
+insert_or_hear_why(const InsertSource *source, const TargetKey *key, Datum *stored, ErrorData **other_conflict)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
-	volatile TargetInsert result = IDEM_ROW_CONFLICT;
+	volatile TargetInsert result;
 
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
@@ -338,10 +347,11 @@ insert_or_hear_why(const InsertSource *source, const TargetKey *key, Datum *stor
 		RollbackAndReleaseCurrentSubTransaction();
 		MemoryContextSwitchTo(context);
 		CurrentResourceOwner = owner;
-		if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION ||
-			!idem_target_is_part_of_key(source->target, key, error->schema_name, error->table_name, error->constraint_name))
+		if (error->sqlerrcode != ERRCODE_UNIQUE_VIOLATION)
 			ReThrowError(error);
-		FreeErrorData(error);
+		result = classify(source, key, error);
+		if (result == IDEM_ROW_OTHER_CONFLICT)
+			*other_conflict = error;
 	}
 	PG_END_TRY();
 
@@ -352,17 +362,18 @@ insert_or_hear_why(const InsertSource *source, const TargetKey *key, Datum *stor
 
 /*
  * Inserts a row, as the caller.  In *stored then is the whole row as it was stored,
- * in the current memory context.  Where a conflict is an error, that of any unique
- * key but `key` is raised, and not inserted means that a trigger suppressed the row.
+ * in the current memory context.  Where a conflict is an error, not inserted means
+ * that a trigger suppressed the row; of any unique key but `key` the error is in
+ * *other_conflict then, and what to make of it is the caller's business.
  */
 TargetInsert
 idem_target_insert_new(const Target *target, const TargetNewRow *row, const TargetKey *key,
-					   bool conflict_is_error, Datum *stored)
+					   bool conflict_is_error, Datum *stored, ErrorData **other_conflict)
 {
 	InsertSource source = {target, row};
 
 	/* ON CONFLICT is refused for a table with a deferrable key, whichever that is */
 	if (conflict_is_error || target->table->deferrable)
-		return insert_or_hear_why(&source, key, stored);
+		return insert_or_hear_why(&source, key, stored, other_conflict);
 	return execute(&source, IDEM_TARGET_TRY_INSERT_NEW, write_try_insert, stored);
 }
