@@ -108,6 +108,17 @@ missing_tools() {
 		if ! have pg_bsd_indent && is_packaged pg-bsd-indent; then
 			echo pg-bsd-indent
 		fi
+		missing_client_libraries
+	fi
+}
+
+# Of the languages that are here; test/t/client_libraries.pl skips the others, and gets node-postgres from npm by itself.
+missing_client_libraries() {
+	if [ -x /usr/bin/python3 ] && ! /usr/bin/python3 -c 'import psycopg' 2>/dev/null && is_packaged python3-psycopg; then
+		echo python3-psycopg
+	fi
+	if have javac && [ ! -e /usr/share/java/postgresql.jar ] && is_packaged libpostgresql-jdbc-java; then
+		echo libpostgresql-jdbc-java
 	fi
 }
 
