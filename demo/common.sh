@@ -24,3 +24,21 @@ step() {
 thousands() {
 	printf '%s\n' "$1" | sed -e ':a' -e 's/\([0-9]\)\([0-9]\{3\}\)\($\|,\)/\1,\2\3/' -e 'ta'
 }
+
+# A flow's own processes end with it, whatever ends it.
+end_children_on_exit() {
+	trap end_children EXIT
+	trap 'exit 129' HUP
+	trap 'exit 130' INT
+	trap 'exit 143' TERM
+}
+
+# shellcheck disable=SC2317 # from a trap
+end_children() {
+	local child
+
+	for child in $(jobs -p); do
+		kill "$child" 2>/dev/null || true
+	done
+	wait 2>/dev/null || true
+}
