@@ -30,7 +30,8 @@ MODULE_big = idempotency
 OBJS = $(patsubst %.c,%.o,$(sort $(wildcard src/*.c)))
 
 # The script is joined from its parts in this order: what a part refers to stands before it.
-SQL_PARTS = init request_digest operation_log target insert_or_return ignore_duplicates accumulate operation administration
+SQL_PARTS = init request_digest state_diagram operation_log target insert_or_return ignore_duplicates \
+	guard_transitions state_machine transition accumulate operation administration
 DATA_built = idempotency--$(EXTVERSION).sql
 EXTRA_CLEAN = idempotency--*.sql results output_iso tmp_check
 

@@ -11,7 +11,7 @@ SELECT outcome FROM idempotency.accumulate('points', 1, 'balance', 20, 'b', scop
 -- lookup: all public columns but the two it is asked for
 SELECT state, created_at = completed_at AS at_once, expires_at, length(request_digest) AS digest_bytes, target, target_key,
 	column_name, delta, value, from_state, to_state, response, response_expires_at, error, fence, attempt, lease_until,
-	checkpoint, checkpoint_data
+	checkpoint, checkpoint_data, actor
 FROM idempotency.lookup('s', 'a');
 SELECT array_agg(attname::text ORDER BY attnum) FILTER (WHERE attnum > 2) =
 	(SELECT p.proargnames[4:] FROM pg_proc p WHERE p.oid = 'idempotency.lookup'::regproc) AS same_columns

@@ -90,6 +90,7 @@ idempotency_grant_use(PG_FUNCTION_ARGS)
 	{
 		grant("USAGE", "SCHEMA idempotency", role_name);
 		grant("EXECUTE", "ALL ROUTINES IN SCHEMA idempotency", role_name);
+		grant("SELECT", "TABLE idempotency.transition_history", role_name);
 	}
 	else if (!may_use_schema(schema, role))
 		ereport(ERROR,

@@ -13,6 +13,8 @@
 #define IDEM_OPERATION_MISMATCH		MAKE_SQLSTATE('I', 'D', '0', '0', '1')
 /* the id or the scope is NULL, empty, blank, too long or has control characters */
 #define IDEM_INVALID_OPERATION_ID	MAKE_SQLSTATE('I', 'D', '0', '0', '2')
+/* not in a state to come from, or the diagram has no such arrow */
+#define IDEM_ILLEGAL_TRANSITION		MAKE_SQLSTATE('I', 'D', '0', '0', '4')
 /* no row with that key */
 #define IDEM_TARGET_ROW_MISSING		MAKE_SQLSTATE('I', 'D', '0', '0', '5')
 /* below the minimum or above the maximum */

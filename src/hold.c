@@ -4,7 +4,8 @@
  * With an unlimited wait a call queues for the row as any UPDATE does.  It could
  * not leave that queue without an error, so with a limited one it does not enter
  * it: it asks who has the row, and waits for that transaction in ways that it can
- * leave.
+ * leave.  That wait is for the twin: who does not want to wait for others is told of
+ * them by the error that NOWAIT raises.
  */
 #include "postgres.h"
 
@@ -80,24 +81,26 @@ wait_for_holder(Hold *hold)
 /*
  * Tries to get hold of the row, in *value its column, NULL as a null pointer; it
  * belongs to SPI.  With an unlimited wait this is one lock; otherwise each step may
- * find a twin to wait for first.  Raises 55P03 after lock_timeout, 40P01, and 40001
- * where the row has changed since the transaction's snapshot.
+ * find a twin to wait for first.  Raises 55P03 after lock_timeout, and for a row that
+ * somebody has and that is not to be waited for; 40P01; and 40001 where the row has
+ * changed since the transaction's snapshot.
  */
 HoldResult
-idem_hold_row(Hold *hold, Numeric *value)
+idem_hold_row(Hold *hold, Datum *value)
 {
-	bool		unlimited = hold->wait == IDEM_WAIT_UNLIMITED;
+	bool		queue = hold->wait == IDEM_WAIT_UNLIMITED && !hold->nowait;
 	TransactionId twin;
 
-	if (!unlimited && TransactionIdIsValid(twin = idem_operation_log_in_flight(hold->operation)))
+	if (!queue && TransactionIdIsValid(twin = idem_operation_log_in_flight(hold->operation)))
 		return wait_for_twin(hold, twin);
 
-	switch (idem_target_lock(hold->row, hold->column, unlimited, value))
+	switch (idem_target_lock(hold->row, hold->column,
+							 queue ? IDEM_LOCK_WAIT : hold->nowait ? IDEM_LOCK_NOWAIT : IDEM_LOCK_TRY, value))
 	{
 		case IDEM_ROW_LOCKED:
 			return IDEM_HOLD_ROW;
 		case IDEM_ROW_BUSY:
-			return unlimited ? IDEM_HOLD_NOBODY : wait_for_holder(hold);
+			return queue || hold->nowait ? IDEM_HOLD_NOBODY : wait_for_holder(hold);
 		case IDEM_ROW_MISSING:
 			break;
 	}

@@ -23,10 +23,11 @@ typedef struct Hold
 	const Operation *operation;
 	const TargetRow *row;
 	const TargetColumn *column;
-	int64		wait;			/* microseconds, or IDEM_WAIT_UNLIMITED */
+	int64		wait;			/* for a twin, in microseconds, or IDEM_WAIT_UNLIMITED */
+	bool		nowait;			/* for anybody else who has the row: do not wait */
 	TimestampTz wait_until;		/* 0 until a twin in flight was seen */
 } Hold;
 
-extern HoldResult idem_hold_row(Hold *hold, Numeric *value);
+extern HoldResult idem_hold_row(Hold *hold, Datum *value);
 
 #endif							/* IDEM_HOLD_H */

@@ -217,7 +217,7 @@ check_called_as_trigger(FunctionCallInfo fcinfo)
 }
 
 static List *
-read_key_names(const Trigger * trigger)
+read_key_names(const Trigger *trigger)
 {
 	List	   *names = NIL;
 
@@ -231,7 +231,7 @@ read_key_names(const Trigger * trigger)
  * key must be the parent's too.
  */
 static void
-check_key_is_global(const Target *target, const Trigger * trigger, const TargetKey *key)
+check_key_is_global(const Target *target, const Trigger *trigger, const TargetKey *key)
 {
 	List	   *indexes = get_rel_relispartition(key->index) ? get_partition_ancestors(key->index) : NIL;
 	ListCell   *table;
@@ -265,7 +265,7 @@ typedef struct TriggerState
 static const TargetKey *
 choose_key(FunctionCallInfo fcinfo, const Target *target, int depth)
 {
-	const		Trigger *trigger = ((TriggerData *) fcinfo->context)->tg_trigger;
+	const Trigger *trigger = ((TriggerData *) fcinfo->context)->tg_trigger;
 	TriggerState *state = fcinfo->flinfo->fn_extra;
 
 	if (state == NULL)
@@ -280,15 +280,6 @@ choose_key(FunctionCallInfo fcinfo, const Target *target, int depth)
 	check_statement(target->relation, depth);
 	state->version = target->table->version;
 	return state->key;
-}
-
-static void
-wait_for_writer(const IndexWriter *writer)
-{
-	if (writer->token != 0)
-		SpeculativeInsertionWait(writer->xid, writer->token);
-	else
-		XactLockTableWait(writer->xid, NULL, NULL, XLTW_None);
 }
 
 /*
@@ -316,7 +307,7 @@ probe_under_lock(const Target *target, const TargetKeyValues *values, TupleTable
 		release_lock(lock);
 		if (probe != IDEM_INDEX_IN_FLIGHT)
 			return probe;
-		wait_for_writer(&writer);
+		idem_unique_index_wait_for_writer(&writer);
 		CHECK_FOR_INTERRUPTS();
 	}
 }

@@ -4,6 +4,7 @@
 #include "postgres.h"
 
 #include "compat.h"
+#include "guard_transitions.h"
 #include "ignore_duplicates.h"
 #include "operation_log.h"
 #include "plan_cache.h"
@@ -47,6 +48,7 @@ _PG_init(void)
 	idem_operation_log_init();
 	idem_target_init();
 	idem_ignore_duplicates_init();
+	idem_guard_transitions_init();
 }
 
 IDEM_SQL_FUNCTION(idempotency_check_schema_owner);

@@ -27,6 +27,7 @@
 #include "arguments.h"
 #include "compat.h"
 #include "errors.h"
+#include "result_set.h"
 #include "target.h"
 #include "transactions.h"
 
@@ -45,7 +46,6 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
-#include "utils/tuplestore.h"
 
 typedef enum Argument
 {
@@ -213,7 +213,7 @@ read_item(Call *call, Jsonb *json, int number)
 
 	item->number = number;
 	tell_about(call, item);
-	idem_target_read_new_row(&call->target, json, call->reader, &item->row);
+	idem_target_read_new_row(&call->target, json, "new values", call->reader, &item->row);
 	check_must_match_given(call, item);
 }
 
@@ -292,7 +292,7 @@ raise_null_in_key(const Call *call, int column)
 
 /* Of the row in the slot. */
 static void
-compute_key(const Call *call, const Bitmapset * given, TargetKeyValues *values)
+compute_key(const Call *call, const Bitmapset *given, TargetKeyValues *values)
 {
 	idem_target_compute_key(&call->target, call->key, call->slot, given, values);
 	if (values->outside)
@@ -778,26 +778,6 @@ idempotency_insert_or_return(PG_FUNCTION_ARGS)
 	PG_RETURN_DATUM(HeapTupleGetDatum(result));
 }
 
-/* A set, as a tuplestore; it belongs to the query. */
-static Tuplestorestate *
-begin_set(FunctionCallInfo fcinfo)
-{
-	ReturnSetInfo *set = (ReturnSetInfo *) fcinfo->resultinfo;
-	MemoryContext before;
-
-	if (set == NULL || !IsA(set, ReturnSetInfo) || (set->allowedModes & SFRM_Materialize) == 0)
-		ereport(ERROR,
-				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-				 errmsg("set-valued function called in context that cannot accept a set"),
-				 errhint("Call it in FROM.")));
-	before = MemoryContextSwitchTo(set->econtext->ecxt_per_query_memory);
-	set->returnMode = SFRM_Materialize;
-	set->setResult = tuplestore_begin_heap((set->allowedModes & SFRM_Materialize_Random) != 0, false, work_mem);
-	set->setDesc = CreateTupleDescCopy(query_state(fcinfo)->result);
-	MemoryContextSwitchTo(before);
-	return set->setResult;
-}
-
 IDEM_SQL_FUNCTION(idempotency_insert_or_return_batch);
 
 /*
@@ -806,8 +786,7 @@ IDEM_SQL_FUNCTION(idempotency_insert_or_return_batch);
 Datum
 idempotency_insert_or_return_batch(PG_FUNCTION_ARGS)
 {
-	Tuplestorestate *set = begin_set(fcinfo);
-	TupleDesc	desc = ((ReturnSetInfo *) fcinfo->resultinfo)->setDesc;
+	ResultSet	set = idem_result_set_begin(fcinfo, query_state(fcinfo)->result);
 	bool		nulls[3] = {false, false, false};
 	Call	   *call;
 
@@ -818,7 +797,7 @@ idempotency_insert_or_return_batch(PG_FUNCTION_ARGS)
 		const BatchItem *item = &call->items[i];
 		Datum		values[3] = {Int32GetDatum(item->number), BoolGetDatum(item->inserted), item->stored};
 
-		tuplestore_putvalues(set, desc, values, nulls);
+		idem_result_set_add(&set, values, nulls);
 	}
 	SPI_finish();
 	return (Datum) 0;

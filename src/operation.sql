@@ -24,7 +24,8 @@ CREATE FUNCTION idempotency.lookup(
 	OUT attempt pg_catalog.int4,
 	OUT lease_until pg_catalog.timestamptz,
 	OUT checkpoint pg_catalog.text,
-	OUT checkpoint_data pg_catalog.jsonb)
+	OUT checkpoint_data pg_catalog.jsonb,
+	OUT actor pg_catalog.text)
 RETURNS pg_catalog.record
 LANGUAGE c VOLATILE PARALLEL UNSAFE
 AS 'MODULE_PATHNAME', 'idempotency_lookup';

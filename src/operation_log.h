@@ -38,6 +38,7 @@ typedef enum LogColumn
 	LOG_LEASE_UNTIL,
 	LOG_CHECKPOINT,
 	LOG_CHECKPOINT_DATA,
+	LOG_ACTOR,
 	LOG_NCOLUMNS
 } LogColumn;
 

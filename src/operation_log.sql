@@ -26,6 +26,7 @@ CREATE TABLE idempotency.operation_log (
 	lease_until pg_catalog.timestamptz,
 	checkpoint pg_catalog.text COLLATE pg_catalog."C",
 	checkpoint_data pg_catalog.jsonb,
+	actor pg_catalog.text COLLATE pg_catalog."C",
 	PRIMARY KEY (scope, operation_id)
 ) USING heap;
 
@@ -57,3 +58,4 @@ COMMENT ON COLUMN idempotency.operation_log.attempt IS 'how many times it was cl
 COMMENT ON COLUMN idempotency.operation_log.lease_until IS 'until then the claim holds';
 COMMENT ON COLUMN idempotency.operation_log.checkpoint IS 'how far the work has come, by its own name';
 COMMENT ON COLUMN idempotency.operation_log.checkpoint_data IS 'what is needed to go on from the checkpoint';
+COMMENT ON COLUMN idempotency.operation_log.actor IS 'the role that a transition was made for: the session''s, or what it was SET to';

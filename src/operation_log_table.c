@@ -47,6 +47,7 @@ const LogColumnType idem_log_columns[LOG_NCOLUMNS] = {
 	[LOG_LEASE_UNTIL] = {"lease_until", TIMESTAMPTZOID},
 	[LOG_CHECKPOINT] = {"checkpoint", TEXTOID},
 	[LOG_CHECKPOINT_DATA] = {"checkpoint_data", JSONBOID},
+	[LOG_ACTOR] = {"actor", TEXTOID},
 };
 
 /* A table that was found to have the shape of a log. */

@@ -191,7 +191,7 @@ prepare_plan(const Statement *statement)
 }
 
 static void
-add_entry(const PlanKey *key, SPIPlanPtr plan, const Bitmapset * columns)
+add_entry(const PlanKey *key, SPIPlanPtr plan, const Bitmapset *columns)
 {
 	MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
 	Bitmapset  *copy = bms_copy(columns);

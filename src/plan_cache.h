@@ -32,7 +32,15 @@ typedef enum StatementKind
 	IDEM_TARGET_INSERT,
 	IDEM_TARGET_SELECT_AT,
 	IDEM_TARGET_INSERT_NEW,
-	IDEM_TARGET_TRY_INSERT_NEW
+	IDEM_TARGET_TRY_INSERT_NEW,
+	IDEM_TARGET_LOCK_NOWAIT,
+	IDEM_TARGET_READ_STATE,
+	IDEM_TARGET_MOVE,
+	IDEM_TARGET_COUNT_STATES,
+	IDEM_TARGET_READ_STATES,
+	IDEM_TARGET_LOCK_STATES,
+	IDEM_TARGET_MOVE_ALL,
+	IDEM_TARGET_LOCATE_ALL
 } StatementKind;
 
 #define IDEM_MAX_PARAMS (INDEX_MAX_KEYS + 8)
@@ -51,7 +59,7 @@ typedef struct Statement
 	Oid			relation;		/* the caller holds a lock on it */
 	Oid			index;			/* or InvalidOid */
 	int			column;			/* attribute number, or 0 */
-	const		Bitmapset *columns; /* attribute numbers, or NULL */
+	const Bitmapset *columns;	/* attribute numbers, or NULL */
 	Oid			as_owner;		/* the relation's owner, to run as that, or InvalidOid */
 	void		(*write) (StatementText *out, const void *context);
 	const void *context;

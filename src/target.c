@@ -143,7 +143,7 @@ sweep_stale_tables(void)
  * does.
  */
 static const char *
-reason_to_refuse_key(Relation index, const Bitmapset * sources)
+reason_to_refuse_key(Relation index, const Bitmapset *sources)
 {
 	Form_pg_index form = index->rd_index;
 
@@ -172,11 +172,11 @@ reason_not_to_name_by_key(Relation index)
 	return NULL;
 }
 
-static void add_sources(Bitmapset * *sources, Bitmapset * *generated, Relation relation, Node * expression);
+static void add_sources(Bitmapset **sources, Bitmapset **generated, Relation relation, Node * expression);
 
 /* A generated column is one that the key needs computed, and stands for those that it is generated from. */
 static void
-add_source(Bitmapset * *sources, Bitmapset * *generated, Relation relation, AttrNumber number)
+add_source(Bitmapset **sources, Bitmapset **generated, Relation relation, AttrNumber number)
 {
 	if (number <= 0)			/* the whole row; or a system column, which no index has */
 		*sources = bms_add_member(*sources, 0);
@@ -191,7 +191,7 @@ add_source(Bitmapset * *sources, Bitmapset * *generated, Relation relation, Attr
 
 /* Adds the columns that an expression is computed from; 0 stands for the whole row. */
 static void
-add_sources(Bitmapset * *sources, Bitmapset * *generated, Relation relation, Node * expression)
+add_sources(Bitmapset **sources, Bitmapset **generated, Relation relation, Node * expression)
 {
 	Bitmapset  *numbers = NULL;
 	int			member = -1;
@@ -546,17 +546,6 @@ idem_target_scope(const Target *target, const char *column_name)
 
 /* ---------- columns ---------- */
 
-static bool
-is_key_column(const TargetRow *row, AttrNumber number)
-{
-	for (int i = 0; i < row->key->ncolumns; i++)
-	{
-		if (row->key->columns[i].number == number)
-			return true;
-	}
-	return false;
-}
-
 /*
  * Frees what was made to compute something of a table's rows, its slots first: they
  * hold on to the table's definition.
@@ -607,6 +596,46 @@ idem_target_find_column(const Target *target, const char *name)
 	return number;
 }
 
+/* Fills in what there is to know of a column.  Raises 42703 if there is none. */
+static Form_pg_attribute
+describe_column(const Target *target, const char *name, TargetColumn *column)
+{
+	Form_pg_attribute attribute;
+
+	column->number = idem_target_find_column(target, name);
+	attribute = TupleDescAttr(RelationGetDescr(target->relation), column->number - 1);
+	column->name = NameStr(attribute->attname);
+	column->typmod = attribute->atttypmod;
+	column->base_type = getBaseTypeAndTypmod(attribute->atttypid, &column->typmod);
+	return attribute;
+}
+
+static void
+check_not_generated(Form_pg_attribute attribute)
+{
+	if (attribute->attgenerated != '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_GENERATED_ALWAYS),
+				 errmsg("column \"%s\" is a generated column", NameStr(attribute->attname)),
+				 errhint("Name the column that it is generated from.")));
+}
+
+/*
+ * Raises 42P10 if a column is part of the key that names the row.
+ */
+void
+idem_target_check_not_in_key(const TargetRow *row, AttrNumber number)
+{
+	for (int i = 0; i < row->key->ncolumns; i++)
+	{
+		if (row->key->columns[i].number == number)
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+					 errmsg("column \"%s\" is part of the key", row->key->columns[i].name),
+					 errhint("Name another column, or another key.")));
+	}
+}
+
 /*
  * Looks up a column to count in.  Raises 42703 if there is none, 42804 if it is
  * not of an exact number type, 42P10 if it is part of the key, 428C9 if it is
@@ -615,14 +644,7 @@ idem_target_find_column(const Target *target, const char *name)
 void
 idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column)
 {
-	Relation	relation = row->target->relation;
-	Form_pg_attribute attribute;
-
-	column->number = idem_target_find_column(row->target, name);
-	attribute = TupleDescAttr(RelationGetDescr(relation), column->number - 1);
-	column->name = NameStr(attribute->attname);
-	column->typmod = attribute->atttypmod;
-	column->base_type = getBaseTypeAndTypmod(attribute->atttypid, &column->typmod);
+	Form_pg_attribute attribute = describe_column(row->target, name, column);
 
 	if (column->base_type != INT2OID && column->base_type != INT4OID &&
 		column->base_type != INT8OID && column->base_type != NUMERICOID)
@@ -631,14 +653,26 @@ idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *co
 				 errmsg("column \"%s\" is of type %s", name, format_type_be(attribute->atttypid)),
 				 errdetail("Only smallint, integer, bigint and numeric add up exactly."),
 				 errhint("Change the column's type, for money to numeric or to a bigint of its smallest unit.")));
-	if (attribute->attgenerated != '\0')
+	check_not_generated(attribute);
+	idem_target_check_not_in_key(row, column->number);
+	column->read_as = "numeric";
+}
+
+/*
+ * Looks up a column that has states.  Raises 42703 if there is none, 42804 if it
+ * is not of a type that has names for them, 428C9 if it is generated.
+ */
+void
+idem_target_read_state_column(const Target *target, const char *name, TargetColumn *column)
+{
+	Form_pg_attribute attribute = describe_column(target, name, column);
+
+	if (column->base_type != TEXTOID && column->base_type != VARCHAROID && !type_is_enum(column->base_type))
 		ereport(ERROR,
-				(errcode(ERRCODE_GENERATED_ALWAYS),
-				 errmsg("column \"%s\" is a generated column", name),
-				 errhint("Name the column that it is generated from.")));
-	if (is_key_column(row, column->number))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
-				 errmsg("column \"%s\" is part of the key", name),
-				 errhint("Name another column, or another key.")));
+				(errcode(ERRCODE_DATATYPE_MISMATCH),
+				 errmsg("column \"%s\" is of type %s", name, format_type_be(attribute->atttypid)),
+				 errdetail("A state is a text or a value of an enum type, or of a domain over one of these."),
+				 errhint("Change the column's type to text or to an enum type.")));
+	check_not_generated(attribute);
+	column->read_as = "text";
 }

@@ -16,8 +16,11 @@
 #include "utils/jsonb.h"
 #include "utils/numeric.h"
 #include "utils/relcache.h"
+#include "utils/reltrigger.h"
 #include "utils/snapshot.h"
 
+#include "plan_cache.h"
+#include "state_diagram.h"
 #include "unique_index.h"
 
 /* a column of a unique key */
@@ -67,6 +70,7 @@ typedef struct TargetTable
 	int			nkeys;
 	TargetKey **keys;
 	TargetKey  *primary;		/* or NULL */
+	List	   *machines;		/* of StateMachine, those that were asked for */
 } TargetTable;
 
 /* a table, opened by idem_target_open() */
@@ -85,14 +89,25 @@ typedef struct TargetRow
 	JsonbValue	json;			/* the key as a JSON object */
 } TargetRow;
 
-/* a column to count in */
+/* a column to count in, or one that has the row's state */
 typedef struct TargetColumn
 {
 	AttrNumber	number;
 	const char *name;
-	Oid			base_type;		/* int2, int4, int8 or numeric */
+	Oid			base_type;		/* int2, int4, int8 or numeric; text, varchar or an enum */
 	int32		typmod;			/* of the base type */
+	const char *read_as;		/* the type that statements read it as: numeric, or text */
 } TargetColumn;
+
+/* the states that a column may go through; see target_machine.c */
+typedef struct StateMachine
+{
+	Oid			trigger_oid;
+	char	   *trigger_name;
+	char	   *text;			/* the diagram, as the trigger has it */
+	TargetColumn column;
+	const StateDiagram *diagram;
+} StateMachine;
 
 typedef enum TargetLock
 {
@@ -100,6 +115,13 @@ typedef enum TargetLock
 	IDEM_ROW_MISSING,
 	IDEM_ROW_BUSY				/* it is there, and could not be locked */
 } TargetLock;
+
+typedef enum TargetLockWait
+{
+	IDEM_LOCK_WAIT,				/* in the row's queue */
+	IDEM_LOCK_TRY,				/* not at all */
+	IDEM_LOCK_NOWAIT			/* not at all, and that is an error */
+} TargetLockWait;
 
 /*
  * Asked while a guarded update stands on a row that changed since its snapshot
@@ -115,6 +137,38 @@ typedef struct TargetNewRow
 	Datum		values;			/* of the table's row type; NULL where not given */
 	Bitmapset  *given;			/* attribute numbers */
 } TargetNewRow;
+
+/* a row's way from one state to another */
+typedef struct TargetMove
+{
+	const TargetColumn *column;
+	const char *from;			/* NULL: the row is held, and its state judged */
+	Datum		to;				/* see idem_target_state_value() */
+	const TargetNewRow *changes;	/* to other columns, or NULL */
+} TargetMove;
+
+/* how many rows are in a state */
+typedef struct StateCount
+{
+	char	   *state;			/* NULL is one, too */
+	int64		count;
+} StateCount;
+
+/* the state of one of many rows */
+typedef struct RowState
+{
+	bool		found;
+	char	   *state;			/* or NULL */
+} RowState;
+
+/* rows, named by the values of a unique key, in its order */
+typedef struct TargetRows
+{
+	const Target *target;
+	const TargetKey *key;
+	int			nrows;
+	Datum		arrays[INDEX_MAX_KEYS]; /* one of each column of the key */
+} TargetRows;
 
 /* the values of a unique key that a row has, or would have */
 typedef struct TargetKeyValues
@@ -164,6 +218,8 @@ extern char *idem_target_alias(const Target *target);
 extern AttrNumber idem_target_find_column(const Target *target, const char *name);
 extern char *idem_target_scope(const Target *target, const char *column_name);
 extern void idem_target_read_column(const TargetRow *row, const char *name, TargetColumn *column);
+extern void idem_target_read_state_column(const Target *target, const char *name, TargetColumn *column);
+extern void idem_target_check_not_in_key(const TargetRow *row, AttrNumber number);
 
 /* target_key.c: which row a key names */
 extern void idem_target_read_key(const Target *target, Datum key, Oid key_type, TargetRow *row);
@@ -171,12 +227,12 @@ extern bool idem_target_read_logged_key(const TargetRow *row, Jsonb *logged, Tar
 extern bool idem_target_same_key(const TargetRow *a, const TargetRow *b);
 
 /* target_unique.c: the unique keys, and the row of a key's values */
-extern const TargetKey *idem_target_choose_key(const Target *target, const List *names, const Bitmapset * given);
+extern const TargetKey *idem_target_choose_key(const Target *target, const List *names, const Bitmapset *given);
 extern char *idem_target_describe_key(const TargetKey *key);
 extern bool idem_target_is_part_of_key(const Target *target, const TargetKey *key, const char *schema_name,
 									   const char *table_name, const char *index_name);
 extern void idem_target_compute_key(const Target *target, const TargetKey *key, TupleTableSlot *row,
-									const Bitmapset * given, TargetKeyValues *values);
+									const Bitmapset *given, TargetKeyValues *values);
 extern bool idem_target_same_values(const TargetKeyValues *a, const TargetKeyValues *b);
 extern void idem_target_sort_values(TargetKeyValues **values, int nvalues);
 extern uint32 idem_target_hash_values(const TargetKeyValues *values);
@@ -186,23 +242,54 @@ extern IndexProbe idem_target_probe(const Target *target, const TargetKeyValues 
 									IndexWriter *writer);
 extern bool idem_target_exists(const Target *target, const TargetKeyValues *values, TupleTableSlot *row,
 							   Snapshot snapshot);
+extern bool idem_target_pin_conflict(const Target *target, TupleTableSlot *row);
 
 /* target_new_row.c: rows to be inserted */
-extern void idem_target_read_new_row(const Target *target, Jsonb *json, TargetReader *reader, TargetNewRow *row);
+extern void idem_target_read_new_row(const Target *target, Jsonb *json, const char *what, TargetReader *reader, TargetNewRow *row);
 extern List *idem_target_differing_columns(const Target *target, const TargetNewRow *row, Datum stored, const List *names);
 extern bool idem_target_has_row_triggers(const Target *target);
 extern void idem_target_ask_triggers(const Target *target, const TargetNewRow *row, TupleTableSlot *slot);
 extern TargetInsert idem_target_insert_new(const Target *target, const TargetNewRow *row, const TargetKey *key,
 										   bool conflict_is_error, Datum *stored, ErrorData **other_conflict);
 
+/* target_machine.c: the states of its columns */
+extern const StateMachine *idem_target_machine(const Target *target, const Trigger *trigger);
+extern List *idem_target_machines(const Target *target);
+extern const StateMachine *idem_target_machine_of_column(const Target *target, const char *column_name);
+extern char *idem_target_state_name(const TargetColumn *column, Datum value);
+
 /* target_row.c: what is done to the row */
 extern bool idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,
 							Numeric minimum, Numeric maximum, Snapshot snapshot,
 							TargetRecheck recheck, void *argument, Numeric *value);
-extern TargetLock idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Numeric *value);
+extern TargetLock idem_target_lock(const TargetRow *row, const TargetColumn *column, TargetLockWait wait, Datum *value);
 extern bool idem_target_insert(const TargetRow *row, const TargetColumn *column, Numeric initial,
 							   bool conflict_is_error, Numeric *value);
 extern bool idem_target_exists_for_owner(const TargetRow *row);
+extern void idem_target_flush(const TargetRow *row, Snapshot snapshot);
 extern TransactionId idem_target_holder(const TargetRow *row);
+extern void idem_target_write_equality(StatementText *out, const TargetKeyColumn *column, const char *value);
+extern void idem_target_write_key_condition(StatementText *out, const TargetRow *row);
+extern char *idem_target_column_expression(const TargetColumn *column);
+extern uint64 idem_target_execute_guarded(const Statement *statement, Datum *values, const char *nulls,
+										  Snapshot snapshot, TargetRecheck recheck, void *argument);
+
+/* target_state.c: the row's state */
+extern void idem_target_check_state(const TargetColumn *column, const char *name);
+extern Datum idem_target_state_value(const TargetColumn *column, const char *name);
+extern bool idem_target_read_state(const TargetRow *row, const TargetColumn *column, Snapshot snapshot, char **state);
+extern void idem_target_read_changes(const TargetRow *row, const TargetColumn *column, Jsonb *json,
+									 TargetReader *reader, TargetNewRow *changes);
+extern bool idem_target_move(const TargetRow *row, const TargetMove *move, Snapshot snapshot,
+							 TargetRecheck recheck, void *argument, char **state);
+extern List *idem_target_count_states(const Target *target, const TargetColumn *column);
+extern void idem_target_write_assignments(StatementText *out, const Target *target, const TargetMove *move);
+
+/* target_rows.c: the states of many rows */
+extern void idem_target_gather(const Target *target, TargetKeyValues **values, int nrows, TargetRows *rows);
+extern RowState *idem_target_read_states(const TargetRows *rows, const TargetColumn *column, Snapshot snapshot);
+extern RowState *idem_target_lock_states(const TargetRows *rows, const TargetColumn *column);
+extern RowState *idem_target_move_all(const TargetRows *rows, const TargetMove *move);
+extern void idem_target_flush_all(const TargetRows *rows, Snapshot snapshot);
 
 #endif							/* IDEM_TARGET_H */

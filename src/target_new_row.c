@@ -87,16 +87,16 @@ columns_of_object(const Target *target, Jsonb *json)
  * would not fit a column's type modifier or domain is an error here.  The row
  * belongs to the current memory context.
  *
- * Raises 22023 for what is no object, 42703 for what is no column, and what the
+ * `what` names the argument in an error.  Raises 22023 for what is no object, 42703 for what is no column, and what the
  * columns' types raise.
  */
 void
-idem_target_read_new_row(const Target *target, Jsonb *json, TargetReader *reader, TargetNewRow *row)
+idem_target_read_new_row(const Target *target, Jsonb *json, const char *what, TargetReader *reader, TargetNewRow *row)
 {
 	if (!JB_ROOT_IS_OBJECT(json))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("new values must be a JSON object"),
+				 errmsg("%s must be a JSON object", what),
 				 errhint("Write it as {\"column\": value, ...}.")));
 
 	row->given = columns_of_object(target, json);

@@ -22,6 +22,7 @@
 #include "errors.h"
 #include "plan_cache.h"
 #include "target.h"
+#include "transactions.h"
 
 #include "access/htup_details.h"
 #include "access/multixact.h"
@@ -29,6 +30,7 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "access/xact.h"
+#include "access/xlog.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "storage/procarray.h"
@@ -77,22 +79,35 @@ collation_clause(Oid collation)
 	return clause;
 }
 
-/* Appends the condition that names the row, with the operators and collations of its unique index. */
-static void
-write_key_condition(StatementText *out, const TargetRow *row)
+/*
+ * Appends the condition that a column of the key has a value, which is an
+ * expression of the column's base type, by the unique index's own operator and
+ * collation.
+ */
+void
+idem_target_write_equality(StatementText *out, const TargetKeyColumn *column, const char *value)
+{
+	generate_operator_clause(&out->sql,
+							 psprintf("t.%s", quote_identifier(column->name)), column->type,
+							 column->equality,
+							 value, column->base_type);
+	appendStringInfoString(&out->sql, collation_clause(column->collation));
+}
+
+/*
+ * Appends the condition that names the row; the key's values are the next
+ * parameters.
+ */
+void
+idem_target_write_key_condition(StatementText *out, const TargetRow *row)
 {
 	for (int i = 0; i < row->key->ncolumns; i++)
 	{
 		const TargetKeyColumn *column = &row->key->columns[i];
-		int			param = idem_statement_param(out, column->base_type);
 
 		if (i > 0)
 			appendStringInfoString(&out->sql, " AND ");
-		generate_operator_clause(&out->sql,
-								 psprintf("t.%s", quote_identifier(column->name)), column->type,
-								 column->equality,
-								 psprintf("$%d", param), column->base_type);
-		appendStringInfoString(&out->sql, collation_clause(column->collation));
+		idem_target_write_equality(out, column, psprintf("$%d", idem_statement_param(out, column->base_type)));
 	}
 }
 
@@ -111,7 +126,7 @@ write_add(StatementText *out, const void *context)
 				maximum;
 
 	/* the key's parameters come first in every statement, wherever it stands */
-	write_key_condition(out, source->row);
+	idem_target_write_key_condition(out, source->row);
 	key_condition = pstrdup(out->sql.data);
 	resetStringInfo(&out->sql);
 	delta = idem_statement_param(out, NUMERICOID);
@@ -134,14 +149,17 @@ static void
 write_select(StatementText *out, const TextSource *source, const char *what, const char *locking)
 {
 	appendStringInfo(&out->sql, "SELECT %s FROM %s AS t WHERE ", what, idem_target_qualified_name(source->row->target));
-	write_key_condition(out, source->row);
+	idem_target_write_key_condition(out, source->row);
 	appendStringInfoString(&out->sql, locking);
 }
 
-static char *
-column_as_numeric(const TargetColumn *column)
+/*
+ * Returns the expression that reads a column.
+ */
+char *
+idem_target_column_expression(const TargetColumn *column)
 {
-	return psprintf("t.%s::pg_catalog.numeric", quote_identifier(column->name));
+	return psprintf("t.%s::pg_catalog.%s", quote_identifier(column->name), column->read_as);
 }
 
 /* NO KEY: foreign keys that refer to the row are checked meanwhile. */
@@ -150,7 +168,7 @@ write_lock(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 
-	write_select(out, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t");
+	write_select(out, source, idem_target_column_expression(source->column), " FOR NO KEY UPDATE OF t");
 }
 
 static void
@@ -158,7 +176,15 @@ write_try_lock(StatementText *out, const void *context)
 {
 	const TextSource *source = context;
 
-	write_select(out, source, column_as_numeric(source->column), " FOR NO KEY UPDATE OF t SKIP LOCKED");
+	write_select(out, source, idem_target_column_expression(source->column), " FOR NO KEY UPDATE OF t SKIP LOCKED");
+}
+
+static void
+write_lock_nowait(StatementText *out, const void *context)
+{
+	const TextSource *source = context;
+
+	write_select(out, source, idem_target_column_expression(source->column), " FOR NO KEY UPDATE OF t NOWAIT");
 }
 
 static void
@@ -170,7 +196,7 @@ write_exists(StatementText *out, const void *context)
 static void
 write_locate(StatementText *out, const void *context)
 {
-	write_select(out, context, "t.tableoid, t.ctid", "");
+	write_select(out, context, "t.tableoid, t.ctid, t.xmin", "");
 }
 
 static void
@@ -191,7 +217,7 @@ write_insert(StatementText *out, const void *context)
 static void
 write_returning(StatementText *out, const TextSource *source)
 {
-	appendStringInfo(&out->sql, "RETURNING %s", column_as_numeric(source->column));
+	appendStringInfo(&out->sql, "RETURNING %s", idem_target_column_expression(source->column));
 	for (int i = 0; i < source->row->key->ncolumns; i++)
 		appendStringInfo(&out->sql, ", t.%s", quote_identifier(source->row->key->columns[i].name));
 }
@@ -211,34 +237,51 @@ write_plain_insert(StatementText *out, const void *context)
 	write_returning(out, context);
 }
 
-/* Runs a statement whose first parameters are the row's key. */
-static uint64
-execute(StatementKind kind, void (*write) (StatementText *, const void *), const TargetRow *row,
-		const TargetColumn *column, Numeric *extra, int nextra, Snapshot snapshot)
+/* A statement whose first parameters are the row's key, and numbers after them. */
+typedef struct RowStatement
 {
-	TextSource	source = {row, column};
-	Statement	statement = {
-		.kind = kind,
-		.relation = RelationGetRelid(row->target->relation),
-		.index = row->key->index,
-		.column = column ? column->number : 0,
-		/* system columns need more than the privileges on the columns that the caller names */
-		.as_owner = kind == IDEM_TARGET_LOCATE ? row->target->relation->rd_rel->relowner : InvalidOid,
-		.write = write,
-		.context = &source
-	};
+	TextSource	source;
+	Statement	statement;
 	Datum		values[IDEM_MAX_PARAMS];
 	char		nulls[IDEM_MAX_PARAMS];
+} RowStatement;
+
+static void
+prepare(RowStatement *out, StatementKind kind, void (*write) (StatementText *, const void *), const TargetRow *row,
+		const TargetColumn *column, Numeric *extra, int nextra)
+{
 	int			n = row->key->ncolumns;
 
-	memcpy(values, row->values, sizeof(Datum) * n);
-	memset(nulls, ' ', sizeof(nulls));
+	out->source.row = row;
+	out->source.column = column;
+	memset(&out->statement, 0, sizeof(Statement));
+	out->statement.kind = kind;
+	out->statement.relation = RelationGetRelid(row->target->relation);
+	out->statement.index = row->key->index;
+	out->statement.column = column ? column->number : 0;
+	/* system columns need more than the privileges on the columns that the caller names */
+	if (kind == IDEM_TARGET_LOCATE)
+		out->statement.as_owner = row->target->relation->rd_rel->relowner;
+	out->statement.write = write;
+	out->statement.context = &out->source;
+
+	memcpy(out->values, row->values, sizeof(Datum) * n);
+	memset(out->nulls, ' ', sizeof(out->nulls));
 	for (int i = 0; i < nextra; i++, n++)
 	{
-		values[n] = NumericGetDatum(extra[i]);
-		nulls[n] = extra[i] == NULL ? 'n' : ' ';
+		out->values[n] = NumericGetDatum(extra[i]);
+		out->nulls[n] = extra[i] == NULL ? 'n' : ' ';
 	}
-	return idem_plan_cache_execute(&statement, values, nulls, snapshot, false);
+}
+
+static uint64
+execute(StatementKind kind, void (*write) (StatementText *, const void *), const TargetRow *row,
+		const TargetColumn *column, Numeric *extra, int nextra)
+{
+	RowStatement statement;
+
+	prepare(&statement, kind, write, row, column, extra, nextra);
+	return idem_plan_cache_execute(&statement.statement, statement.values, statement.nulls, InvalidSnapshot, false);
 }
 
 /* Gives the result back; a call that waits long asks often. */
@@ -248,14 +291,49 @@ free_result(void)
 	SPI_freetuptable(SPI_tuptable);
 }
 
-/* The n-th column of the first row, NULL as a null pointer. */
-static Numeric
-result_numeric(int n)
+/* The first column of the first row, of a type that is a pointer; NULL as a null pointer. */
+static Datum
+result_value(void)
 {
 	bool		isnull;
-	Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, n, &isnull);
+	Datum		value = SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1, &isnull);
 
-	return isnull ? NULL : DatumGetNumeric(value);
+	return isnull ? (Datum) 0 : value;
+}
+
+static Numeric
+result_numeric(void)
+{
+	Datum		value = result_value();
+
+	return value == (Datum) 0 ? NULL : DatumGetNumeric(value);
+}
+
+/*
+ * Runs an UPDATE that has the condition idempotency.recheck().  With a recheck it
+ * is guarded (see the top of this file): `snapshot` is the one the log was looked at
+ * by, and `recheck` is asked if the row has changed since.  Without, the condition
+ * holds.  Returns the number of rows that were changed.
+ */
+uint64
+idem_target_execute_guarded(const Statement *statement, Datum *values, const char *nulls, Snapshot snapshot,
+							TargetRecheck recheck, void *argument)
+{
+	RunningUpdate update = {.recheck = recheck,.argument = argument};
+	RunningUpdate *outer = running_update;
+	volatile uint64 nrows = 0;
+
+	running_update = &update;
+	PG_TRY();
+	{
+		nrows = idem_plan_cache_execute(statement, values, nulls, snapshot, false);
+	}
+	PG_FINALLY();
+	{
+		running_update = outer;
+	}
+	PG_END_TRY();
+	return nrows;
 }
 
 /*
@@ -273,53 +351,53 @@ idem_target_add(const TargetRow *row, const TargetColumn *column, Numeric delta,
 				TargetRecheck recheck, void *argument, Numeric *value)
 {
 	Numeric		extra[] = {delta, minimum, maximum};
-	RunningUpdate update = {.recheck = recheck,.argument = argument};
-	RunningUpdate *outer = running_update;
-	volatile uint64 nrows = 0;
+	RowStatement statement;
+	uint64		nrows;
 
-	running_update = &update;
-	PG_TRY();
-	{
-		nrows = execute(IDEM_TARGET_ADD, write_add, row, column, extra, lengthof(extra), snapshot);
-	}
-	PG_FINALLY();
-	{
-		running_update = outer;
-	}
-	PG_END_TRY();
-
+	prepare(&statement, IDEM_TARGET_ADD, write_add, row, column, extra, lengthof(extra));
+	nrows = idem_target_execute_guarded(&statement.statement, statement.values, statement.nulls, snapshot,
+										recheck, argument);
 	if (nrows == 0)
 		return false;
 	if (nrows > 1)				/* a unique key names one row */
 		elog(ERROR, "update by unique key changed " UINT64_FORMAT " rows", nrows);
-	*value = result_numeric(1);
+	*value = result_numeric();
 	return true;
 }
 
 /*
  * Locks the row as an UPDATE of its columns would.  Returns whether it is now
- * held, and in *value the column, NULL as a null pointer; it belongs to SPI.
- * Without `wait`, busy means that another transaction has it.  With `wait`, that
- * it was replaced by another row of that key while it was waited for; or that row
- * security shows it and does not let it be updated.
+ * held, and in *value the column, as the column says that it is read, NULL as a
+ * null pointer; it belongs to SPI.  A row that is busy is had by another transaction;
+ * or, where it was waited for, was replaced by another row of that key meanwhile, or
+ * is shown by row security and may not be updated.  IDEM_LOCK_NOWAIT raises 55P03 for
+ * one that another transaction has.
  */
 TargetLock
-idem_target_lock(const TargetRow *row, const TargetColumn *column, bool wait, Numeric *value)
+idem_target_lock(const TargetRow *row, const TargetColumn *column, TargetLockWait wait, Datum *value)
 {
-	uint64		nrows;
+	uint64		nrows = 0;
 
-	if (wait)
-		nrows = execute(IDEM_TARGET_LOCK, write_lock, row, column, NULL, 0, InvalidSnapshot);
-	else
-		nrows = execute(IDEM_TARGET_TRY_LOCK, write_try_lock, row, column, NULL, 0, InvalidSnapshot);
+	switch (wait)
+	{
+		case IDEM_LOCK_WAIT:
+			nrows = execute(IDEM_TARGET_LOCK, write_lock, row, column, NULL, 0);
+			break;
+		case IDEM_LOCK_TRY:
+			nrows = execute(IDEM_TARGET_TRY_LOCK, write_try_lock, row, column, NULL, 0);
+			break;
+		case IDEM_LOCK_NOWAIT:
+			nrows = execute(IDEM_TARGET_LOCK_NOWAIT, write_lock_nowait, row, column, NULL, 0);
+			break;
+	}
 
 	if (nrows > 0)
 	{
-		*value = result_numeric(1);
+		*value = result_value();
 		return IDEM_ROW_LOCKED;
 	}
 	free_result();
-	nrows = execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0, InvalidSnapshot);
+	nrows = execute(IDEM_TARGET_EXISTS, write_exists, row, NULL, NULL, 0);
 	free_result();
 	return nrows > 0 ? IDEM_ROW_BUSY : IDEM_ROW_MISSING;
 }
@@ -362,14 +440,14 @@ idem_target_insert(const TargetRow *row, const TargetColumn *column, Numeric ini
 	uint64		nrows;
 
 	if (conflict_is_error)
-		nrows = execute(IDEM_TARGET_INSERT, write_plain_insert, row, column, &initial, 1, InvalidSnapshot);
+		nrows = execute(IDEM_TARGET_INSERT, write_plain_insert, row, column, &initial, 1);
 	else
-		nrows = execute(IDEM_TARGET_INSERT_MISSING, write_insert_missing, row, column, &initial, 1, InvalidSnapshot);
+		nrows = execute(IDEM_TARGET_INSERT_MISSING, write_insert_missing, row, column, &initial, 1);
 
 	if (nrows == 0)
 		return false;
 	check_stored_key(row);
-	*value = result_numeric(1);
+	*value = result_numeric();
 	return true;
 }
 
@@ -379,7 +457,24 @@ idem_target_insert(const TargetRow *row, const TargetColumn *column, Numeric ini
 bool
 idem_target_exists_for_owner(const TargetRow *row)
 {
-	return execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0, InvalidSnapshot) > 0;
+	return execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0) > 0;
+}
+
+/*
+ * Makes sure that a crash cannot take back what the snapshot shows of the row.
+ */
+void
+idem_target_flush(const TargetRow *row, Snapshot snapshot)
+{
+	RowStatement statement;
+	bool		isnull;
+
+	if (RecoveryInProgress())
+		return;
+	prepare(&statement, IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0);
+	if (idem_plan_cache_execute(&statement.statement, statement.values, statement.nulls, snapshot, true) > 0)
+		idem_transactions_flush_commit(DatumGetTransactionId(SPI_getbinval(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 3, &isnull)));
+	free_result();
 }
 
 /* ---------- who holds a row ---------- */
@@ -430,7 +525,7 @@ idem_target_holder(const TargetRow *row)
 	Relation	relation;
 	TupleTableSlot *slot;
 
-	if (execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0, InvalidSnapshot) == 0)
+	if (execute(IDEM_TARGET_LOCATE, write_locate, row, NULL, NULL, 0) == 0)
 	{
 		free_result();
 		return InvalidTransactionId;

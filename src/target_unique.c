@@ -47,7 +47,7 @@
 /* ---------- choosing a key ---------- */
 
 static char *
-list_names(const Target *target, const Bitmapset * numbers)
+list_names(const Target *target, const Bitmapset *numbers)
 {
 	StringInfoData names;
 	int			number = -1;
@@ -161,7 +161,7 @@ raise_ambiguous(const Target *target)
  * these.  Returns NULL if there is none; a refused one only if there is no other.
  */
 static const TargetKey *
-pick_key(const Target *target, const Bitmapset * columns, bool exactly)
+pick_key(const Target *target, const Bitmapset *columns, bool exactly)
 {
 	const TargetKey *picked = NULL;
 	const TargetKey *refused = NULL;
@@ -235,7 +235,7 @@ find_named_key(const Target *target, const List *names)
  * several, 42703 for what is no column, 22023 where one of its columns is not given.
  */
 const TargetKey *
-idem_target_choose_key(const Target *target, const List *names, const Bitmapset * given)
+idem_target_choose_key(const Target *target, const List *names, const Bitmapset *given)
 {
 	const TargetKey *key;
 
@@ -382,7 +382,7 @@ compute_values(const Target *target, TupleTableSlot *row, bool judge, TargetKeyV
  */
 void
 idem_target_compute_key(const Target *target, const TargetKey *key, TupleTableSlot *row,
-						const Bitmapset * given, TargetKeyValues *values)
+						const Bitmapset *given, TargetKeyValues *values)
 {
 	IndexKey   *index_key = &values->index_key;
 
@@ -699,4 +699,33 @@ idem_target_exists(const Target *target, const TargetKeyValues *values, TupleTab
 	close_leaf(&leaf);
 	UnregisterSnapshot(registered);
 	return exists;
+}
+
+/*
+ * Is there a row of any unique key of this row's, so that this row cannot be
+ * inserted before the transaction ends?  See idem_unique_index_pin().  The target is
+ * no partitioned table; deferrable keys do not keep a row from being inserted.
+ */
+bool
+idem_target_pin_conflict(const Target *target, TupleTableSlot *row)
+{
+	for (int i = 0; i < target->table->nkeys; i++)
+	{
+		const TargetKey *key = target->table->keys[i];
+		TargetKeyValues values;
+		Relation	index;
+		bool		pinned;
+
+		if (key->refusal != NULL)
+			continue;
+		idem_target_compute_key(target, key, row, NULL, &values);
+		if (values.outside || values.null_column >= 0)
+			continue;
+		index = index_open(key->index, AccessShareLock);
+		pinned = idem_unique_index_pin(target->relation, index, &values.index_key);
+		index_close(index, AccessShareLock);
+		if (pinned)
+			return true;
+	}
+	return false;
 }

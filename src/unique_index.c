@@ -23,8 +23,11 @@
 #include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "common/hashfn.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 #include "utils/typcache.h"
 
 /* The equality operator of a key column. */
@@ -79,8 +82,8 @@ idem_unique_index_find(Relation relation, Relation index, const IndexKey *key, S
 }
 
 /*
- * Asks what there is of a key, committed or not.  Where its row is in flight,
- * *writer says whom to wait for.
+ * Asks what there is of a key, committed or not.  Where there is a row, *writer says
+ * where; and where it is in flight, whom to wait for.
  */
 IndexProbe
 idem_unique_index_probe(Relation relation, Relation index, const IndexKey *key, IndexWriter *writer)
@@ -106,10 +109,87 @@ idem_unique_index_probe(Relation relation, Relation index, const IndexKey *key, 
 			result = IDEM_INDEX_PRESENT;
 		writer->xid = dirty.xmin;
 		writer->token = dirty.speculativeToken;
+		writer->tid = slot->tts_tid;
 	}
 	index_endscan(scan);
 	ExecDropSingleTupleTableSlot(slot);
 	return result;
+}
+
+/*
+ * Waits until a row that was in flight is committed or gone.
+ */
+void
+idem_unique_index_wait_for_writer(const IndexWriter *writer)
+{
+	if (writer->token != 0)
+		SpeculativeInsertionWait(writer->xid, writer->token);
+	else
+		XactLockTableWait(writer->xid, NULL, NULL, XLTW_None);
+}
+
+/* Locks the row at this place as an UPDATE would. */
+static TM_Result
+lock_row(Relation relation, ItemPointer tid)
+{
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	TM_FailureData failure;
+	TM_Result	result = table_tuple_lock(relation, tid, GetLatestSnapshot(), slot, GetCurrentCommandId(false),
+										  LockTupleNoKeyExclusive, LockWaitBlock, 0, &failure);
+
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
+/* Where is the row that is committed now?  Returns false if there is none. */
+static bool
+find_newest(Relation relation, Relation index, const IndexKey *key, ItemPointer tid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TupleTableSlot *slot = table_slot_create(relation, NULL);
+	bool		found = idem_unique_index_find(relation, index, key, snapshot, slot);
+
+	*tid = slot->tts_tid;
+	ExecDropSingleTupleTableSlot(slot);
+	UnregisterSnapshot(snapshot);
+	return found;
+}
+
+/*
+ * Is there a row of the key, so that none can be inserted before this transaction
+ * ends?  Waits for whoever is inserting one, and locks the row that is there, so
+ * that nobody deletes it or changes its key.  On nobody's behalf: no privilege is
+ * asked for, and no row is shown.
+ */
+bool
+idem_unique_index_pin(Relation relation, Relation index, const IndexKey *key)
+{
+	for (;;)
+	{
+		IndexWriter writer;
+		IndexProbe	probe = idem_unique_index_probe(relation, index, key, &writer);
+
+		CHECK_FOR_INTERRUPTS();
+		if (probe == IDEM_INDEX_OWN)
+			return true;
+		if (probe == IDEM_INDEX_IN_FLIGHT)
+		{
+			idem_unique_index_wait_for_writer(&writer);
+			continue;
+		}
+		/* the probe may have missed one */
+		if (probe == IDEM_INDEX_ABSENT && !find_newest(relation, index, key, &writer.tid))
+			return false;
+		switch (lock_row(relation, &writer.tid))
+		{
+			case TM_Ok:
+				return true;
+			case TM_SelfModified:	/* this very statement has deleted it */
+				return false;
+			default:			/* it has changed: look again */
+				break;
+		}
+	}
 }
 
 /*

@@ -26,17 +26,20 @@ typedef enum IndexProbe
 	IDEM_INDEX_IN_FLIGHT		/* inserted by a transaction that has not ended */
 } IndexProbe;
 
-/* who is inserting a row */
+/* who is inserting a row, or has inserted it */
 typedef struct IndexWriter
 {
 	TransactionId xid;
 	uint32		token;			/* of an insertion that may still be taken back, or 0 */
+	ItemPointerData tid;		/* where the row is */
 } IndexWriter;
 
 extern bool idem_unique_index_find(Relation relation, Relation index, const IndexKey *key,
 								   Snapshot snapshot, TupleTableSlot *slot);
 extern IndexProbe idem_unique_index_probe(Relation relation, Relation index, const IndexKey *key,
 										  IndexWriter *writer);
+extern void idem_unique_index_wait_for_writer(const IndexWriter *writer);
+extern bool idem_unique_index_pin(Relation relation, Relation index, const IndexKey *key);
 extern int	idem_unique_index_compare(Relation index, const IndexKey *a, const IndexKey *b);
 extern uint32 idem_unique_index_hash(Relation index, const IndexKey *key);
 
