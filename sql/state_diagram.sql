@@ -107,7 +107,24 @@ A { B
 --
 A --> B : go direction LR
 stateDiagram-v2
-A; --> B');
+A; --> B
+A --> B :
+A :
+A : a;b
+class
+class A
+style A
+classDef k
+class <<x>> k
+style A --> B
+scale
+scale x
+scale 3
+scale 3 width x
+accTitle
+accDescr:
+click A "x" "y"
+hide');
 -- what is not closed
 SELECT * FROM idempotency.check_state_diagram('[*] --> A
 note left of A

@@ -242,41 +242,45 @@ expect_end(Reader *reader, const char *expected)
 	return false;
 }
 
+/* Returns whether Mermaid would take the text as one, too. */
+static bool
+check_text(Reader *reader, const char *at, const char *text)
+{
+	int			length = strlen(text);
+	const char *odd;
+
+	if (length == 0)
+		fault(reader, at, "expected a text behind the colon");
+	else if ((odd = strchr(text, ';')) != NULL)
+		fault(reader, at + (odd - text), "a semicolon cannot stand here");
+	else if ((odd = strstr(text, "::")) != NULL)
+		fault(reader, at + (odd - text), "two colons in a row cannot stand here");
+	else if (text[0] == ':' || text[length - 1] == ':')
+		fault(reader, at, "a text cannot begin or end with a colon");
+	else if ((odd = strstr(text, "%%")) != NULL)
+		fault(reader, at + (odd - text), "a comment would be a part of the text; give it a line of its own");
+	else
+		return true;
+	return false;
+}
+
 /*
- * Reads what stands behind a colon to the end of the line.  Returns NULL for
- * nothing, which Mermaid takes for no text at all.
+ * Reads the text behind a colon: an event, or a description.  Returns NULL when the
+ * fault is told.
  */
 static char *
-read_rest(Reader *reader)
+read_text(Reader *reader)
 {
-	char	   *text = pstrdup(reader->at);
+	const char *at = reader->at;
+	char	   *text = pstrdup(at);
 	int			length = strlen(text);
 
 	while (length > 0 && is_blank(text[length - 1]))
 		length--;
 	text[		length] = '\0';
 
-	reader->at += strlen(reader->at);
-	return length > 0 ? text : NULL;
-}
-
-/* Returns whether Mermaid would take the text as one event, too. */
-static bool
-check_event(Reader *reader, const char *at, const char *event)
-{
-	const char *odd;
-
-	if ((odd = strchr(event, ';')) != NULL)
-		fault(reader, at + (odd - event), "an event cannot have a semicolon");
-	else if ((odd = strstr(event, "::")) != NULL)
-		fault(reader, at + (odd - event), "an event cannot have two colons in a row");
-	else if (event[0] == ':' || event[strlen(event) - 1] == ':')
-		fault(reader, at, "an event cannot begin or end with a colon");
-	else if ((odd = strstr(event, "%%")) != NULL)
-		fault(reader, at + (odd - event), "a comment behind an event would be a part of it; give it a line of its own");
-	else
-		return true;
-	return false;
+	reader->at += strlen(at);
+	return check_text(reader, at, text) ? text : NULL;
 }
 
 /* ---------- statements ---------- */
@@ -373,29 +377,54 @@ read_arrow(Reader *reader)
 	if (!take(reader, "-->"))
 	{
 		if (from == IDEM_NO_STATE)
-			(void) fault(reader, reader->at, "expected \"-->\"");
+			fault(reader, reader->at, "expected \"-->\"");
 		else if (reader->at[0] == '{')
 			fault(reader, reader->at, "composite states are not supported: draw the arrows of the inner states");
-		else if (!take(reader, ":"))
+		else if (take(reader, ":"))
+			(void) read_text(reader);
+		else
 			(void) expect_end(reader, "\"-->\", or \":\" and a description");
 		return;
 	}
 	if (!read_node(reader, &to))
 		return;
-	if (take(reader, ":"))
-	{
-		const char *at = reader->at;
-
-		event = read_rest(reader);
-		if (event != NULL && !check_event(reader, at, event))
-			return;
-	}
+	if (take(reader, ":") && (event = read_text(reader)) == NULL)
+		return;
 	if (!expect_end(reader, "\":\" and an event, or the end of the line"))
 		return;
 	if (from == IDEM_NO_STATE && to == IDEM_NO_STATE)
 		fault(reader, start, "an arrow must have a state at one of its ends");
 	else
 		add_arrow(reader, from, to, event);
+}
+
+/* Reads "name" as, in front of an id.  Returns NULL when the fault is told. */
+static char *
+read_name(Reader *reader)
+{
+	const char *start = reader->at;
+	const char *end = strchr(++reader->at, '"');
+	char	   *name;
+
+	if (end == NULL)
+	{
+		fault(reader, start, "the name is not closed by a quote");
+		return NULL;
+	}
+	name = pnstrdup(reader->at, end - reader->at);
+	if (name[strspn(name, " \t")] == '\0')
+	{
+		fault(reader, start, "the name is blank");
+		return NULL;
+	}
+	reader->at = end + 1;
+	skip_blanks(reader);
+	if (!take_word(reader, "as"))
+	{
+		fault(reader, reader->at, "expected \"as\" and an id");
+		return NULL;
+	}
+	return name;
 }
 
 /* state "name" as id; state id */
@@ -408,29 +437,8 @@ read_state(Reader *reader)
 	int			i;
 	DiagramState *state;
 
-	if (*reader->at == '"')
-	{
-		const char *end = strchr(++reader->at, '"');
-
-		if (end == NULL)
-		{
-			fault(reader, start, "the name is not closed by a quote");
-			return;
-		}
-		name = pnstrdup(reader->at, end - reader->at);
-		if (name[strspn(name, " \t")] == '\0')
-		{
-			fault(reader, start, "the name is blank");
-			return;
-		}
-		reader->at = end + 1;
-		skip_blanks(reader);
-		if (!take_word(reader, "as"))
-		{
-			fault(reader, reader->at, "expected \"as\" and an id");
-			return;
-		}
-	}
+	if (*reader->at == '"' && (name = read_name(reader)) == NULL)
+		return;
 	id = read_id(reader);
 	if (id == NULL || !skip_style(reader))
 		return;
@@ -454,12 +462,16 @@ read_state(Reader *reader)
 		state->name = name;
 }
 
-/* A note of one line, or of all lines to "end note". */
+/* A note of one line, or of all lines to "end note"; or one that floats: "text" as id. */
 static void
 read_note(Reader *reader)
 {
 	if (*reader->at == '"')
-		return;					/* one that floats */
+	{
+		if (read_name(reader) != NULL && read_id(reader) != NULL)
+			(void) expect_end(reader, "the end of the line");
+		return;
+	}
 	if (!take_word(reader, "left") && !take_word(reader, "right"))
 	{
 		fault(reader, reader->at, "expected \"left of\" or \"right of\" and the id of a state");
@@ -475,32 +487,106 @@ read_note(Reader *reader)
 	skip_blanks(reader);
 	if (*reader->at == '\0')
 		reader->until = "end note";
-	else if (*reader->at != ':')
+	else if (take(reader, ":"))
+		(void) read_text(reader);
+	else
 		fault(reader, reader->at, "expected \":\" and the text of the note, or the end of the line");
 }
 
+/* Passes over names with commas between them, and the blanks behind. */
+static bool
+skip_names(Reader *reader)
+{
+	const char *start = reader->at;
+
+	while (is_word_character(*reader->at) || *reader->at == ',')
+		reader->at++;
+	if (reader->at == start || !is_blank(*reader->at))
+		return false;
+	skip_blanks(reader);
+	return true;
+}
+
 /*
- * Is this something for the eye alone?  An arrow among it would be lost, so that
- * is told.
+ * Reads what a style is given to, and the style.  Mermaid would look for them in the
+ * next line; and an arrow among them would be lost.
  */
+static void
+read_style(Reader *reader, const char *word, const char *start)
+{
+	if (strstr(reader->at, "-->") != NULL)
+		fault(reader, start, psprintf("\"%s\" is a word of the syntax; for a state of that name write: state \"%s\" as id",
+									  word, word));
+	else if (!skip_names(reader) || *reader->at == '\0')
+		fault(reader, reader->at, psprintf("expected a name and a style behind \"%s\"", word));
+}
+
+/* scale 350 width */
+static void
+read_scale(Reader *reader)
+{
+	const char *start = reader->at;
+
+	while (*reader->at >= '0' && *reader->at <= '9')
+		reader->at++;
+	if (reader->at == start || !is_blank(*reader->at))
+	{
+		fault(reader, start, "expected a number and \"width\"");
+		return;
+	}
+	skip_blanks(reader);
+	if (!take_word(reader, "width"))
+		fault(reader, reader->at, "expected \"width\"");
+	else
+		(void) expect_end(reader, "the end of the line");
+}
+
+/* accTitle: text; accDescr: text; accDescr { and lines of text to } */
+static bool
+read_accessibility(Reader *reader)
+{
+	if (begins_with_word(reader->at, "accTitle"))
+		reader->at += strlen("accTitle");
+	else if (begins_with_word(reader->at, "accDescr"))
+	{
+		reader->at += strlen("accDescr");
+		skip_blanks(reader);
+		if (*reader->at == '{')
+		{
+			if (strchr(reader->at, '}') == NULL)
+				reader->until = "}";
+			return true;
+		}
+	}
+	else
+		return false;
+	skip_blanks(reader);
+	if (reader->at[0] != ':' || reader->at[1 + strspn(reader->at + 1, " \t")] == '\0')
+		fault(reader, reader->at, "expected \":\" and a text");
+	return true;
+}
+
+/* Is this something for the eye alone? */
 static bool
 read_ornament(Reader *reader)
 {
-	static const char *const words[] = {"classDef", "class", "style", "click", "scale"};
+	static const char *const styles[] = {"classDef", "class", "style"};
 	const char *start = reader->at;
 
-	for (int i = 0; i < (int) lengthof(words); i++)
+	for (int i = 0; i < (int) lengthof(styles); i++)
 	{
-		if (!take_word(reader, words[i]))
-			continue;
-		if (strstr(reader->at, "-->") != NULL)
-			fault(reader, start, psprintf("\"%s\" is a word of the syntax; for a state of that name write: state \"%s\" as id",
-										  words[i], words[i]));
+		if (take_word(reader, styles[i]))
+		{
+			read_style(reader, styles[i], start);
+			return true;
+		}
+	}
+	if (take_word(reader, "scale"))
+	{
+		read_scale(reader);
 		return true;
 	}
-	if (begins_with_word(start, "accDescr") && strchr(start, '{') != NULL && strchr(start, '}') == NULL)
-		reader->until = "}";
-	return begins_with_word(start, "accTitle") || begins_with_word(start, "accDescr") ||
+	return read_accessibility(reader) ||
 		pg_strncasecmp(start, "hide empty description", strlen("hide empty description")) == 0;
 }
 

@@ -211,8 +211,12 @@ idem_state_diagram_write(const StateDiagram *diagram, const int64 *counts, const
 			appendStringInfo(&out, "    state \"%s\" as %s\n", state->name, state->id);
 		else
 			appendStringInfo(&out, "    %s\n", state->id);
-		if (counts != NULL)
-			appendStringInfo(&out, "    %s : " INT64_FORMAT " row%s\n", state->id, counts[i], counts[i] == 1 ? "" : "s");
+		if (counts == NULL)
+			continue;
+		/* a description stands in the place of an id, unless it is the second one */
+		if (state->id == state->name)
+			appendStringInfo(&out, "    %s : %s\n", state->id, state->name);
+		appendStringInfo(&out, "    %s : " INT64_FORMAT " row%s\n", state->id, counts[i], counts[i] == 1 ? "" : "s");
 	}
 	for (int i = 0; i < diagram->narrows; i++)
 	{
