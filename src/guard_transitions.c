@@ -22,7 +22,6 @@
 #include "access/relation.h"
 #include "access/tableam.h"
 #include "access/xact.h"
-#include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
@@ -88,17 +87,10 @@ trigger_depth(void)
 	return DatumGetInt32(DirectFunctionCall1(pg_trigger_depth, (Datum) 0));
 }
 
-static Oid
-root_of_partition(Relation relation)
-{
-	return llast_oid(get_partition_ancestors(RelationGetRelid(relation)));
-}
-
 static MovingRow *
 find_moving_row(const Judgement *judgement)
 {
-	Relation	relation = judgement->trigger->tg_relation;
-	Oid			root = root_of_partition(relation);
+	Oid			root = judgement->machine->root;
 	int			depth = trigger_depth();
 	ListCell   *cell;
 
@@ -126,7 +118,6 @@ forget_moving_row(MovingRow *row)
 static void
 remember_row(const Judgement *judgement, const char *state)
 {
-	Relation	relation = judgement->trigger->tg_relation;
 	MovingRow  *row = find_moving_row(judgement);
 	MemoryContext before = MemoryContextSwitchTo(TopTransactionContext);
 
@@ -134,9 +125,9 @@ remember_row(const Judgement *judgement, const char *state)
 		forget_moving_row(row);
 	row = palloc0(sizeof(MovingRow));
 	namestrcpy(&row->trigger, judgement->trigger->tg_trigger->tgname);
-	row->root = root_of_partition(relation);
+	row->root = judgement->machine->root;
 	row->depth = trigger_depth();
-	row->partition = RelationGetRelid(relation);
+	row->partition = RelationGetRelid(judgement->trigger->tg_relation);
 	row->tid = judgement->trigger->tg_trigtuple->t_self;
 	row->state = state != NULL ? pstrdup(state) : NULL;
 	moving_rows = lappend(moving_rows, row);
@@ -185,7 +176,7 @@ comes_from_partition(const Judgement *judgement, char **state)
 {
 	MovingRow  *row;
 
-	if (!judgement->trigger->tg_relation->rd_rel->relispartition)
+	if (!OidIsValid(judgement->machine->root))
 		return false;
 	row = find_moving_row(judgement);
 	if (row == NULL || !has_moved(row))
@@ -354,7 +345,7 @@ judge_update(const Judgement *judgement)
 	char	   *old_state = state_of(judgement, trigger->tg_trigslot);
 
 	judge_change(judgement, old_state, state_of(judgement, trigger->tg_newslot));
-	if (TRIGGER_FIRED_BEFORE(trigger->tg_event) && trigger->tg_relation->rd_rel->relispartition)
+	if (TRIGGER_FIRED_BEFORE(trigger->tg_event) && OidIsValid(judgement->machine->root))
 		remember_row(judgement, old_state);
 }
 
@@ -364,7 +355,7 @@ judge_delete(const Judgement *judgement)
 {
 	const TriggerData *trigger = judgement->trigger;
 
-	if (trigger->tg_relation->rd_rel->relispartition &&
+	if (OidIsValid(judgement->machine->root) &&
 		HeapTupleHeaderIndicatesMovedPartitions(trigger->tg_trigtuple->t_data))
 		remember_row(judgement, state_of(judgement, trigger->tg_trigslot));
 }

@@ -105,6 +105,7 @@ typedef struct StateMachine
 	Oid			trigger_oid;
 	char	   *trigger_name;
 	char	   *text;			/* the diagram, as the trigger has it */
+	Oid			root;			/* the partitioned table that this one is a part of, or InvalidOid */
 	TargetColumn column;
 	const StateDiagram *diagram;
 } StateMachine;

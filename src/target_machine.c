@@ -12,6 +12,7 @@
 #include "target.h"
 
 #include "access/htup_details.h"
+#include "catalog/partition.h"
 #include "catalog/pg_enum.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
@@ -78,6 +79,8 @@ read_machine(const Target *target, const Trigger *trigger)
 	machine->text = pstrdup(trigger->tgargs[ARG_DIAGRAM]);
 	idem_target_read_state_column(target, trigger->tgargs[ARG_COLUMN], &machine->column);
 	machine->column.name = pstrdup(machine->column.name);
+	if (target->relation->rd_rel->relispartition)
+		machine->root = llast_oid(get_partition_ancestors(RelationGetRelid(target->relation)));
 	machine->diagram = idem_state_diagram_read(machine->text, &problems);
 	check_diagram(trigger, machine, problems);
 	return machine;
