@@ -27,6 +27,6 @@ END $$;
 SELECT count(*) FROM generate_series(1, 1000) i,
 	LATERAL idempotency.accumulate('account', i, 'balance', 1, 'known-' || i, scope => 'bench');
 SELECT count(*) FROM generate_series(1, 1000) i,
-	LATERAL idempotency.transition_once('orders', i, '{OPEN}', 'OPEN', 'known-' || i, scope => 'bench');
+	LATERAL idempotency.transition_once('orders', i, '{OPEN}', 'OPEN', 'moved-' || i, scope => 'bench');
 VACUUM ANALYZE;
 SELECT pg_stat_reset();
