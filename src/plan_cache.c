@@ -20,8 +20,10 @@
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "nodes/bitmapset.h"
+#include "utils/guc.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/plancache.h"
 
 typedef struct PlanKey
 {
@@ -173,6 +175,25 @@ evict_column_set(void)
 	remove_entry(oldest);
 }
 
+/*
+ * Plans for all parameters, now, and without reading whole tables.  Each statement
+ * is about rows by their keys, and its plan is kept: one that was made when the table
+ * was empty, and that said so in its statistics, would go through all of it when it is
+ * full.
+ */
+static void
+make_plan(SPIPlanPtr plan)
+{
+	int			nest_level = NewGUCNestLevel();
+	CachedPlan *made;
+
+	(void) set_config_option("enable_seqscan", "off", PGC_USERSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+	made = SPI_plan_get_cached_plan(plan);
+	if (made != NULL)			/* only kept until it is used, by the plan itself */
+		ReleaseCachedPlan(made, CurrentResourceOwner);
+	AtEOXact_GUC(false, nest_level);
+}
+
 static SPIPlanPtr
 prepare_plan(const Statement *statement)
 {
@@ -181,11 +202,12 @@ prepare_plan(const Statement *statement)
 
 	initStringInfo(&out.sql);
 	statement->write(&out, statement->context);
-	plan = SPI_prepare(out.sql.data, out.nparams, out.param_types);
+	plan = SPI_prepare_cursor(out.sql.data, out.nparams, out.param_types, CURSOR_OPT_GENERIC_PLAN);
 	if (plan == NULL)			/* only for utility commands that SPI refuses */
 		elog(ERROR, "could not prepare \"%s\": %s", out.sql.data, SPI_result_code_string(SPI_result));
 	if (SPI_keepplan(plan) != 0)	/* only fails for a plan that is kept or invalid */
 		elog(ERROR, "could not keep the plan of \"%s\"", out.sql.data);
+	make_plan(plan);
 	pfree(out.sql.data);
 	return plan;
 }
