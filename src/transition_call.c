@@ -11,6 +11,7 @@
 #include "funcapi.h"
 #include "utils/builtins.h"
 #include "utils/rel.h"
+#include "utils/timestamp.h"
 
 /* ---------- arguments ---------- */
 
